@@ -2,6 +2,7 @@
 
 pub mod authorizer;
 pub mod persona;
+pub mod resampling;
 pub mod rollout;
 pub mod judge;
 pub mod report;

@@ -2,20 +2,26 @@
 //!
 //! A [`Task`] is a list of items with known right answers. [`answer`] runs a model on them and computes the regulator's
 //! estimates; [`Study::of`] measures each estimator on held-out items. An item's content alone decides whether it is held
-//! out ([`TaskItem::held_out`]). [`effect`] measures the effect of enforcing the regulator's decisions.
+//! out ([`TaskItem::held_out`]). [`effect`] measures the effect of enforcing the regulator's decisions, [`breaks`] how well
+//! a model's likelihoods tell the turn in which a persona breaks character.
 
 mod answer;
+mod breaks;
 mod effect;
 mod figure;
-mod sampled;
+mod protocol;
+mod published;
 mod study;
 mod table;
 mod task;
+mod vote;
 
-pub use answer::{Alternatives, AnsweredItem, answer};
+pub use answer::{Alternatives, AnswerPlan, AnsweredItem, answer};
+pub use breaks::{BreakMetrics, BreakPlan, BreakStudy, BreaksError, ReadTurn, Version, breaks};
 pub use effect::{Effect, EffectError, PolicyMetrics, effect};
 pub use figure::reliability_figure;
-pub use sampled::{Cost, Costs, SamplingPlan};
-pub use study::{EstimatorMetrics, MetricEstimate, Study, StudyError, StudySubject, fit};
-pub use table::{effect_table, table};
-pub use task::{AnswerMatching, BUILT_IN, Likelihood, Question, Task, TaskError, TaskItem};
+pub use protocol::Protocol;
+pub use study::{EstimatorMetrics, MetricEstimate, Study, StudyError, StudySubject, VoteMetrics, fit};
+pub use table::{breaks_table, effect_table, table};
+pub use task::{BUILT_IN, Likelihood, Question, Task, TaskError, TaskItem};
+pub use vote::{Vote, VoteMethod};

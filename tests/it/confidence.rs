@@ -217,7 +217,8 @@ fn samples_of_an_answer_give_estimates_with_their_costs() {
         assert!((entropy - expected).abs() < 1e-9, "{share} {entropy}");
         let cost = |name: &str| item["costs"][name]["tokens"].as_u64().unwrap();
         assert!(cost("single_pass") > 0 && cost("samples") > 0 && cost("p_true") > 0, "{item}");
-        let samples: Vec<&str> = item["samples"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+        let samples: Vec<&str> =
+            item["samples"].as_array().unwrap().iter().filter_map(|sample| sample["text"].as_str()).collect();
         let same = samples.iter().filter(|sample| **sample == item["answer"]).count();
         assert!(value("answer_frequency") * 3.0 + 1e-9 >= same as f64, "{item}");
     }
@@ -226,8 +227,147 @@ fn samples_of_an_answer_give_estimates_with_their_costs() {
         "| answer_frequency |",
         "| self_consistency |",
         "| p_true |",
+        "| cocoa_msp |",
+        "| deepconf_vote |",
         "| Estimators | Tokens per item |",
     ] {
         assert!(table.contains(row), "{row}: {table}");
     }
+}
+
+#[test]
+fn samples_vote_and_are_stopped_early() {
+    let dir = TempDir::new().unwrap();
+    let folder = dir.path();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let questions: Vec<String> = (2..10)
+        .map(|n| format!("{{\"question\": \"What is {n} plus {n}?\", \"answer\": \"#### {}\"}}", 2 * n))
+        .collect();
+    fs::write(folder.join("sums.jsonl"), questions.join("\n")).unwrap();
+    let bench = [
+        "confidence",
+        "bench",
+        "--task",
+        "sums.jsonl",
+        "--samples",
+        "6",
+        "--vote",
+        "--group-tokens",
+        "4",
+        "--resamples",
+        "20",
+        "--items-json",
+        "i.jsonl",
+        "--json",
+        "s.json",
+    ];
+    let output = loom(folder, &bench);
+    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    let study: Value = serde_json::from_slice(&fs::read(folder.join("s.json")).unwrap()).unwrap();
+    let methods: Vec<_> = study["votes"].as_array().unwrap().iter().map(|row| row["method"].clone()).collect();
+    assert_eq!(methods.len(), 10, "the greedy answer and nine ways: {methods:?}");
+    let lines = fs::read_to_string(folder.join("i.jsonl")).unwrap();
+    let mut stopped = 0;
+    for item in lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()) {
+        assert_eq!(item["protocol"], "gsm8k/1");
+        let samples = item["samples"].as_array().unwrap();
+        let lowest = |sample: &Value| sample["groups"]["lowest"].as_f64().unwrap();
+        let votes = item["votes"].as_array().unwrap();
+        let full: u64 = samples.iter().map(|sample| sample["tokens"].as_array().unwrap().len() as u64).sum();
+        for vote in votes.iter().filter(|vote| !vote["stop_below"].is_null()) {
+            // The level comes from the first half of the samples.
+            let below = vote["stop_below"].as_f64().unwrap();
+            assert!(samples.iter().take(3).any(|sample| (lowest(sample) - below).abs() < 1e-12), "{vote}");
+            let later = samples.iter().skip(3).filter(|sample| lowest(sample) < below).count() as u64;
+            let now = vote["stopped"].as_u64().unwrap();
+            assert!(now <= later, "{vote}: {later} of the later samples are below the level");
+            stopped += now;
+            // Each sample also reads one token of the prompt and writes its end.
+            assert!(vote["cost"]["tokens"].as_u64().unwrap() <= full + 3 * 6, "{vote}: {full}");
+        }
+    }
+    assert!(stopped > 0, "no sample was stopped");
+
+    // MMLU's letters, chosen and written.
+    let mmlu = root.join("tests/data/tasks/mmlu");
+    for (more, name) in [(&[][..], "mmlu_letter/1"), (&["--written"][..], "mmlu_written/1")] {
+        let bench =
+            ["confidence", "bench", "--resamples", "5", "--items-json", "m.jsonl", "--task", mmlu.to_str().unwrap()];
+        let output = loom(folder, &[&bench[..], more].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+        assert!(fs::read_to_string(folder.join("m.jsonl")).unwrap().contains(name));
+    }
+}
+
+#[test]
+fn only_flagged_messages_are_sampled_again() {
+    let dir = TempDir::new().unwrap();
+    let folder = dir.path();
+    hot(&folder.join("hot"));
+    fs::write(folder.join("anna.yaml"), ANNA).unwrap();
+    let run =
+        ["run", "anna.yaml", "--persona-model", "local:hot", "--turns", "4", "--no-score", "--confidence-samples"];
+    let output = loom(folder, &[&run[..], &["3", "--output", "whole"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    let whole = transcript(folder, "whole");
+    let mut sampled = 0;
+    for turn in &whole.turns {
+        let flagged =
+            turn.persona.regulator.decisions.iter().any(|ranked| {
+                ["low_confidence_spans", "scope_drift_warn", "stop_early"].contains(&ranked.decision.kind())
+            }) || turn.monitor_events.iter().any(|event| event.attempt == turn.persona.attempt);
+        assert_eq!(turn.persona.resampled.is_some(), flagged, "turn {}", turn.index);
+        assert!(turn.interlocutor.resampled.is_none());
+        let Some(resampled) = &turn.persona.resampled else { continue };
+        sampled += 1;
+        assert_eq!((resampled.samples.len(), resampled.why.as_deref()), (3, None));
+        assert!(resampled.tokens > 0 && resampled.semantic_entropy.is_some() && !resampled.flagged_by.is_empty());
+        // What the samples cost counts against the caps.
+        let spent = turn.persona.regulator.reading.cost;
+        let usage = turn.persona.usage;
+        assert_eq!(spent.tokens_in + spent.tokens_out, usage.tokens_in + usage.tokens_out + resampled.tokens);
+    }
+    assert!(sampled > 0, "nothing was flagged");
+
+    // A resumed run is the same.
+    let broken = folder.join("broken");
+    fs::create_dir(&broken).unwrap();
+    for file in ["run.json", "config.yaml"] {
+        fs::copy(folder.join("whole").join(file), broken.join(file)).unwrap();
+    }
+    crate::run::cut(&folder.join("whole/rollout_000.json"), &broken.join("rollout_000.partial.jsonl"), 2);
+    let resumed = loom(folder, &["run", "--resume", "broken", "--no-score"]);
+    assert_eq!(resumed.status.code(), Some(0), "{}", told(&resumed));
+    assert_eq!(files(&broken), files(&folder.join("whole")));
+
+    // Without the flag nothing is sampled, and the messages are the same.
+    let output = loom(folder, &[&run[..run.len() - 1], &["--output", "plain"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    for (one, other) in transcript(folder, "plain").turns.iter().zip(&whole.turns) {
+        assert_eq!((&one.persona.content, &one.persona.resampled), (&other.persona.content, &None));
+    }
+    let refused = loom(folder, &[&run[..], &["17", "--output", "no"]].concat());
+    assert!(told(&refused).contains("MESSAGE_SAMPLES_MAX"), "{}", told(&refused));
+}
+
+#[test]
+fn planted_breaks_of_character_are_told_from_sound_turns() {
+    let dir = TempDir::new().unwrap();
+    let folder = dir.path();
+    let breaks = ["confidence", "breaks", "--rollouts", "2", "--turns", "3", "--resamples", "20", "--output", "b"];
+    let output = loom(folder, &[&breaks[..], &["--json", "b.json", "--items-json", "t.jsonl"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    let study: Value = serde_json::from_slice(&fs::read(folder.join("b.json")).unwrap()).unwrap();
+    let row = study["scores"].as_array().unwrap().iter().find(|row| row["score"] == "persona_llr/1").unwrap();
+    assert_eq!((row["broken"].as_u64(), row["sound"].as_u64()), (Some(8), Some(8 * 4 * 3 - 8)));
+    assert!(row["auroc"]["value"].as_f64().unwrap() > 0.7, "{row}");
+    let turns = fs::read_to_string(folder.join("t.jsonl")).unwrap();
+    let turns: Vec<Value> = turns.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(turns.len(), 8 * 4 * 3);
+    let replaced = turns.iter().filter(|turn| turn["replaced"] == true);
+    assert!(replaced.clone().count() == 24 && replaced.clone().all(|turn| turn["turn"].as_u64() > Some(0)));
+    fs::write(folder.join("anna.yaml"), ANNA).unwrap();
+    let one = loom(folder, &["confidence", "breaks", "anna.yaml", "--output", "c"]);
+    assert_eq!(one.status.code(), Some(2), "{}", told(&one));
+    assert!(told(&one).contains("at least two personas"), "{}", told(&one));
 }

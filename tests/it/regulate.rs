@@ -289,7 +289,9 @@ fn sessions_in_which_nothing_is_wrong_are_left_alone_and_faults_are_found() {
     let output = program::loom(&program::root(), &["regulate", "--bench", "tests/data/sessions", "--mistakes"]);
     assert_eq!(output.status.code(), Some(0), "{}", program::told(&output));
     let tables = String::from_utf8(output.stdout).unwrap();
-    for (set, sessions, healthy_min) in [("development", 24, 3_000), ("held_back", 24, 3_000), ("by_hand", 40, 500)] {
+    for (set, sessions, healthy_min) in
+        [("development", 24, 3_000), ("held_back", 24, 3_000), ("by_hand", 40, 500), ("by_hand_later", 3, 5)]
+    {
         let (_, table) = tables.split_once(&format!("{set}\n\n| Sessions |")).unwrap();
         let row = table.lines().nth(2).unwrap();
         let cells: Vec<f64> = row.split('|').filter_map(|cell| cell.split_whitespace().next()?.parse().ok()).collect();

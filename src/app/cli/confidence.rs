@@ -12,12 +12,16 @@ use crate::foundation::base::{Clock, SystemClock};
 use crate::foundation::chat::{LanguageModel, ModelChain, ModelSpec};
 use crate::foundation::store::write_atomic;
 use crate::governance::mood::Mood;
-use crate::governance::regulator::{CALIBRATION_REPLIES_MIN, CalibrationProvenance, CalibrationScope, Estimator};
+use crate::governance::regulator::{
+    CALIBRATION_REPLIES_MIN, CalibrationProvenance, CalibrationScope, ConfidenceSettings, Estimator,
+};
 use crate::inference::providers::OpenOptions;
 use crate::simulation::authorizer::Authorizer;
+use crate::simulation::persona::examples;
+use crate::simulation::resampling::SamplingPlan;
 use crate::studies::confidence::{
-    Alternatives, AnsweredItem, SamplingPlan, Study, StudyError, StudySubject, Task, TaskError, answer, effect,
-    effect_table, fit, reliability_figure, table,
+    Alternatives, AnswerPlan, AnsweredItem, BreakPlan, Protocol, Study, StudyError, StudySubject, Task, TaskError,
+    answer, breaks, breaks_table, effect, effect_table, fit, reliability_figure, table,
 };
 
 /// Measure a model's confidence against known answers, and calibrate it
@@ -32,20 +36,22 @@ enum Action {
     Bench(Bench),
     Fit(Fit),
     Effect(Effect),
+    Breaks(Breaks),
 }
 
-/// Evaluate every estimator on a task: AUROC, PRR, AUARC, ECE, Brier, each with its interval
+/// Evaluate every estimator on a task: PRR, AUROC, Brier, ECE, AUARC, each with its interval, and the tokens spent
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   loom confidence bench  the bundled model on the built-in task
   loom confidence bench --task questions.jsonl --model local:mamba-130m
 
-A task is `grammar` or a file with one item per line:
+A task is `grammar`, `closed_facts`, `closed_facts_free`, `sums` or a file with one item per line:
   {\"sentence_good\": \"…\", \"sentence_bad\": \"…\"}  minimal pairs, as in BLiMP
   {\"statement\": \"…\", \"label\": true}               a labelled statement
   {\"question\": \"…\", \"choices\": [\"…\", \"…\"], \"answer\": 0}  multiple choice
   {\"question\": \"…\", \"answers\": [\"…\"], \"matching\": \"fuzzy\"}  free answers
+It may also be a file of TriviaQA, CoQA, GSM8K or MMLU as published, or the folder of MMLU's test files.
 
 Half of the items, chosen by the digest of their content, is held out; all metrics are computed on that half.")]
 struct Bench {
@@ -61,9 +67,15 @@ struct Bench {
     #[arg(long, value_name = "FILE")]
     items_json: Option<PathBuf>,
     /// Also ask the model whether its answer is right, and sample each free answer this many times more: semantic entropy,
-    /// answer frequency, self-consistency, P(True), with what each costs. Items are then answered one by one
+    /// answer frequency, self-consistency, `CoCoA`, `DeepConf`, P(True), with what each costs. Items are then answered one by one
     #[arg(long, value_name = "K")]
     samples: Option<usize>,
+    /// Also let the samples vote on each free answer: self-consistency and DeepConf, with and without its early stop
+    #[arg(long, requires = "samples")]
+    vote: bool,
+    /// Tokens in one of DeepConf's groups; default: 32
+    #[arg(long, value_name = "N", value_parser = super::at_least_one)]
+    group_tokens: Option<usize>,
     /// The temperature of those samples
     #[arg(long, value_name = "T", default_value_t = 1.0, requires = "samples", value_parser = temperature)]
     temperature: f32,
@@ -148,6 +160,108 @@ impl Effect {
     }
 }
 
+/// Measure how well a model's likelihoods tell the turn in which a persona breaks character, on rollouts with planted breaks
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  loom confidence breaks --output breaks            the shipped personas, played and read by the bundled model
+  loom confidence breaks --output breaks a.yaml b.yaml --model local:llama --turns 12
+
+Each rollout is read as it was, with one reply replaced by a break (talk of an assistant, giving in, narration, leaked \
+instructions, foreign matter, another persona's reply), and with the same reply replaced by another one in character.")]
+struct Breaks {
+    /// Persona configs, at least two; default: those that come with the program
+    #[arg(value_name = "CONFIG")]
+    configs: Vec<PathBuf>,
+    /// The model that plays the personas
+    #[arg(long, value_name = "MODEL", default_value = "bundled")]
+    model: ModelChain,
+    /// A local model that reads the replies; default: the one that plays
+    #[arg(long, value_name = "MODEL")]
+    reader: Option<ModelChain>,
+    /// Rollouts of each persona
+    #[arg(long, value_name = "N", default_value_t = 6)]
+    rollouts: usize,
+    /// Turns of each rollout
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    turns: usize,
+    /// The seed
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// Bootstrap resamples for the intervals
+    #[arg(long, value_name = "N", default_value_t = 1_000)]
+    resamples: u32,
+    /// A new folder for the transcripts
+    #[arg(long, value_name = "DIR")]
+    output: PathBuf,
+    /// Also write all results to this file, as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write each turn with its reply and its scores to this file, one JSON object per line
+    #[arg(long, value_name = "FILE")]
+    items_json: Option<PathBuf>,
+    /// Threads; default: all cores
+    #[arg(long, value_name = "N", value_parser = super::at_least_one)]
+    threads: Option<usize>,
+}
+
+impl Breaks {
+    fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
+        require_writable_path(self.json.iter().chain(&self.items_json))?;
+        let mut personas = Vec::new();
+        for path in &self.configs {
+            let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+            if personas.iter().any(|(known, _)| *known == name) {
+                return Err(Failure::usage(format!("two configs are called `{name}`: rename one")));
+            }
+            personas.push((name, read_file(path)?));
+        }
+        if personas.is_empty() {
+            let shipped = examples().iter().filter(|example| example.path.starts_with("personas/"));
+            personas.extend(shipped.map(|example| (example.name.to_owned(), example.yaml.to_owned())));
+        }
+        let reader = self.reader.as_ref().unwrap_or(&self.model);
+        let gate = Authorizer::for_models("confidence", Mood::Skeptical, &[&self.model, reader], None)?;
+        let mut options = OpenOptions::new(self.threads, None).naming(&self.model).naming(reader);
+        options.hosts.allow_chain(&self.model);
+        let reader = gate.open_model(reader, &options)?;
+        let count = personas.len();
+        let plan = BreakPlan {
+            personas,
+            model: self.model.clone(),
+            rollouts: self.rollouts,
+            turns: self.turns,
+            seed: self.seed,
+            resamples: self.resamples,
+        };
+        let bar = bar((count + count * self.rollouts) as u64);
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        let on_progress = |done: usize| bar.set_position(done as u64);
+        let found = runtime.block_on(breaks(&plan, &reader, &self.output, &options, on_progress));
+        bar.finish_and_clear();
+        let (study, turns) = found.map_err(|error| Failure::usage(error.to_string()))?;
+        write!(terminal.out, "{}", breaks_table(&study))?;
+        if let Some(path) = &self.items_json {
+            write(path, &json_lines(&turns)?)?;
+        }
+        if let Some(path) = &self.json {
+            let json = serde_json::to_vec_pretty(&study).map_err(|error| Failure::usage(error.to_string()))?;
+            write(path, &json)?;
+        }
+        Ok(Exit::Ok)
+    }
+}
+
+/// One JSON object per line.
+fn json_lines<T: serde::Serialize>(rows: &[T]) -> Result<Vec<u8>, Failure> {
+    let mut lines = Vec::new();
+    for row in rows {
+        serde_json::to_writer(&mut lines, row).map_err(|error| Failure::usage(error.to_string()))?;
+        lines.push(b'\n');
+    }
+    Ok(lines)
+}
+
 /// Resamples behind the interval that decides whether a fit is accepted.
 const FIT_RESAMPLES: u32 = 500;
 
@@ -159,7 +273,7 @@ fn bar(length: u64) -> ProgressBar {
 
 #[derive(Debug, clap::Args)]
 struct TaskArgs {
-    /// The task: `grammar`, or a file
+    /// The task: `grammar`, `closed_facts`, `closed_facts_free`, `sums`, or a file
     #[arg(long, value_name = "TASK", default_value = "grammar")]
     task: String,
     /// The model
@@ -168,6 +282,9 @@ struct TaskArgs {
     /// Only the first items
     #[arg(long, value_name = "N")]
     items: Option<usize>,
+    /// Let the model write the letter of MMLU's answers, in place of comparing the letters' likelihoods
+    #[arg(long)]
+    written: bool,
     /// Alternatives per token, or `all`; the default is that of `loom run`
     #[arg(long, value_name = "N", default_value = "3", value_parser = alternatives)]
     alternatives: Alternatives,
@@ -204,6 +321,7 @@ impl Args {
             Action::Bench(bench) => bench.run(terminal),
             Action::Fit(fit) => fit.run(terminal),
             Action::Effect(effect) => effect.run(terminal),
+            Action::Breaks(breaks) => breaks.run(terminal),
         }
     }
 }
@@ -215,12 +333,7 @@ impl Bench {
         let study = Study::of(subject, &answers, self.resamples)?;
         write!(terminal.out, "{}", table(&study))?;
         if let Some(path) = &self.items_json {
-            let mut lines = Vec::new();
-            for answer in &answers {
-                serde_json::to_writer(&mut lines, answer).map_err(|error| Failure::usage(error.to_string()))?;
-                lines.push(b'\n');
-            }
-            write(path, &lines)?;
+            write(path, &json_lines(&answers)?)?;
         }
         if let Some(path) = &self.json {
             let json = serde_json::to_vec_pretty(&study).map_err(|error| Failure::usage(error.to_string()))?;
@@ -241,12 +354,7 @@ impl Fit {
         let study = Study::of(subject, &answers, FIT_RESAMPLES)?;
         let estimator = match self.estimator {
             Some(estimator) => estimator,
-            None => study
-                .estimators
-                .iter()
-                .map(|row| row.estimator)
-                .find(|estimator| estimator.of_any_reply())
-                .ok_or_else(|| StudyError::Unfit("no estimator".to_owned()))?,
+            None => study.best().ok_or_else(|| StudyError::Unfit("no estimator".to_owned()))?,
         };
         let mut calibration = fit(study.subject.scope.clone(), estimator, &answers)?;
         let measured = study.estimators.iter().find(|row| row.estimator == estimator).and_then(|row| row.auroc);
@@ -288,6 +396,9 @@ impl Fit {
 impl TaskArgs {
     fn answers(&self, bench: Option<&Bench>) -> Result<(StudySubject, Vec<AnsweredItem>), Failure> {
         let mut task = Task::open(&self.task)?;
+        if self.written {
+            task = task.written();
+        }
         if let Some(items) = self.items {
             task.items.truncate(items);
         }
@@ -295,20 +406,31 @@ impl TaskArgs {
         let gate = Authorizer::for_models("confidence", Mood::Skeptical, &[&self.model], None)?;
         let options = OpenOptions::new(self.threads, template.transpose()?).naming(&self.model);
         let model = gate.open_model(&self.model, &options)?;
-        let plan = match bench.and_then(|bench| Some((bench.samples?, bench))) {
+        let group_tokens = bench.and_then(|bench| bench.group_tokens);
+        let sampling = match bench.and_then(|bench| Some((bench.samples?, bench))) {
             None => None,
-            Some((samples, bench)) => {
-                let embedder = bench.embedder.as_ref().map(|spec| gate.open_embedder(spec, &options)).transpose()?;
-                Some(SamplingPlan { samples, temperature: bench.temperature, embedder })
-            }
+            Some((samples, bench)) => Some(SamplingPlan {
+                samples,
+                temperature: bench.temperature,
+                top_logprobs: match self.alternatives {
+                    Alternatives::Top(top) => top,
+                    Alternatives::All => model.info().vocabulary.unwrap_or(0),
+                },
+                group_tokens: group_tokens.unwrap_or(ConfidenceSettings::default().group_tokens),
+                embedder: bench.embedder.as_ref().map(|spec| gate.open_embedder(spec, &options)).transpose()?,
+            }),
         };
-        let subject =
-            StudySubject { task: task.name.clone(), model: self.model.to_string(), scope: scope(&*model, &task)? };
+        let vote = bench.is_some_and(|bench| bench.vote);
+        let plan = AnswerPlan { alternatives: self.alternatives, group_tokens, sampling, vote };
+        let subject = StudySubject {
+            task: task.name.clone(),
+            protocols: task.protocols().into_iter().map(Protocol::name).collect(),
+            model: self.model.to_string(),
+            scope: scope(&*model, &task)?,
+        };
         let bar = bar(task.items.len() as u64);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let answers = runtime.block_on(answer(&model, &task, self.alternatives, plan.as_ref(), |done| {
-            bar.set_position(done as u64);
-        }));
+        let answers = runtime.block_on(answer(&model, &task, &plan, |done| bar.set_position(done as u64)));
         bar.finish_and_clear();
         Ok((subject, answers?))
     }

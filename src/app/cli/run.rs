@@ -86,7 +86,7 @@ pub(super) struct Args {
         conflicts_with_all = [
             "config", "persona_model", "target", "judge_model", "turns", "rollouts", "adversary", "adversary_file",
             "adversary_model", "seed", "output", "chat_template", "dtype", "persona_dtype", "interlocutor_dtype",
-            "judge_dtype", "regulator", "calibration",
+            "judge_dtype", "regulator", "confidence_samples", "calibration",
         ]
     )]
     resume: Option<PathBuf>,
@@ -98,6 +98,10 @@ pub(super) struct Args {
     /// Whether the regulator's decisions are carried out [default: the config's setting]
     #[arg(long, value_name = "POLICY", value_enum)]
     regulator: Option<Policy>,
+    /// Sample each message of the persona that the regulator or a monitor flags this often again, up to 16 times, and record
+    /// whether it would say the same [default: the config's setting, 0]
+    #[arg(long, value_name = "K")]
+    confidence_samples: Option<usize>,
     /// Calibration by `loom confidence fit` for one of the models: confidence is then a probability of being right
     #[arg(long, value_name = "FILE")]
     calibration: Option<PathBuf>,
@@ -257,6 +261,7 @@ impl Args {
             .adversary_model(self.adversary_model.clone())
             .judge_model(self.judge_model.clone())
             .regulator(self.regulator.map(RegulatorPolicy::from))
+            .samples(self.confidence_samples)
             .calibration(self.calibration.as_deref().map(calibration).transpose()?);
         if let Some(path) = &self.adversary_file {
             builder = builder.adversary_script(&path.display().to_string(), read_file(path)?).map_err(plan_failure)?;

@@ -276,6 +276,8 @@ pub const GGUF_VALUES_MAX: u64 = 1 << 22;
 pub const GGUF_TOKEN_BYTES_MAX: usize = 1_024;
 /// Most correct answers that a calibration stores as reference; more are subsampled evenly.
 pub const CES_REFERENCE_MAX: usize = 1_000;
+/// Most samples of one message of a rollout.
+pub const MESSAGE_SAMPLES_MAX: usize = 16;
 /// Largest file of a task for `loom confidence`, bytes.
 pub const TASK_BYTES_MAX: u64 = 256 << 20;
 /// Most runs in a sweep.

@@ -52,11 +52,19 @@ pub enum Estimator {
     SelfConsistency,
     /// [`Estimates::p_true`].
     PTrue,
+    /// [`Estimates::cocoa_msp`].
+    CocoaMsp,
+    /// [`Estimates::cocoa_ppl`].
+    CocoaPpl,
+    /// [`Estimates::cocoa_mte`].
+    CocoaMte,
+    /// [`Estimates::deepconf_vote`].
+    DeepconfVote,
 }
 
 impl Estimator {
     /// All estimators.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 21] = [
         Self::LnNll,
         Self::Msp,
         Self::MinProbability,
@@ -74,6 +82,10 @@ impl Estimator {
         Self::AnswerFrequency,
         Self::SelfConsistency,
         Self::PTrue,
+        Self::CocoaMsp,
+        Self::CocoaPpl,
+        Self::CocoaMte,
+        Self::DeepconfVote,
     ];
 
     /// Its name, as in JSON.
@@ -96,6 +108,10 @@ impl Estimator {
             Self::AnswerFrequency => "answer_frequency",
             Self::SelfConsistency => "self_consistency",
             Self::PTrue => "p_true",
+            Self::CocoaMsp => "cocoa_msp",
+            Self::CocoaPpl => "cocoa_ppl",
+            Self::CocoaMte => "cocoa_mte",
+            Self::DeepconfVote => "deepconf_vote",
         }
     }
 
@@ -103,7 +119,15 @@ impl Estimator {
     pub const fn of_any_reply(self) -> bool {
         !matches!(
             self,
-            Self::ChoiceMargin | Self::SemanticEntropy | Self::AnswerFrequency | Self::SelfConsistency | Self::PTrue
+            Self::ChoiceMargin
+                | Self::SemanticEntropy
+                | Self::AnswerFrequency
+                | Self::SelfConsistency
+                | Self::PTrue
+                | Self::CocoaMsp
+                | Self::CocoaPpl
+                | Self::CocoaMte
+                | Self::DeepconfVote
         )
     }
 
@@ -127,6 +151,10 @@ impl Estimator {
             Self::AnswerFrequency => estimates.answer_frequency,
             Self::SelfConsistency => estimates.self_consistency,
             Self::PTrue => estimates.p_true,
+            Self::CocoaMsp => estimates.cocoa_msp.map(|value| -value),
+            Self::CocoaPpl => estimates.cocoa_ppl.map(|value| -value),
+            Self::CocoaMte => estimates.cocoa_mte.map(|value| -value),
+            Self::DeepconfVote => estimates.deepconf_vote,
         }
     }
 }
@@ -462,6 +490,10 @@ pub(super) mod tests {
             answer_frequency: Some(-1.0),
             self_consistency: Some(-1.0),
             p_true: Some(-1.0),
+            cocoa_msp: Some(1.0),
+            cocoa_ppl: Some(1.0),
+            cocoa_mte: Some(1.0),
+            deepconf_vote: Some(-1.0),
         };
         for estimator in Estimator::ALL {
             assert_eq!(serde_json::to_value(estimator).unwrap(), estimator.name());

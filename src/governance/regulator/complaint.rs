@@ -243,7 +243,11 @@ const CONTENT_USER: [&str; 14] = [
     "gracias",
 ];
 /// Phrases that may be a complaint.
-const POSSIBLE: [&str; 73] = [
+const POSSIBLE: [&str; 77] = [
+    "you again",
+    "you've again",
+    "still no",
+    "again gave",
     "i said",
     "i asked for",
     "i wanted",
@@ -376,7 +380,9 @@ pub(super) fn complaint(message: &str) -> Complaint {
         || alone && !content && CLEAR_OPENERS.contains(&opener.as_str());
     if clear {
         Complaint::Clear
-    } else if !content && (opener == "still" || has_any(&text, &POSSIBLE)) {
+    } else if !content
+        && (opener == "still" || opener == "wrong" && text.contains(" again") || has_any(&text, &POSSIBLE))
+    {
         Complaint::Possible
     } else if !content && REFUSALS.contains(&opener.as_str()) {
         Complaint::Refusal
@@ -441,9 +447,14 @@ mod tests {
             assert_eq!(complaint(clear), Complaint::Clear, "{clear}");
         }
         assert_eq!(complaint("No, use the other table."), Complaint::Refusal);
-        for possible in
-            ["The login still doesn't work on mobile.", "Try again.", "And it's still not sticky.", "Toujours pas."]
-        {
+        for possible in [
+            "The login still doesn't work on mobile.",
+            "Try again.",
+            "And it's still not sticky.",
+            "Toujours pas.",
+            "Wrong axis again, plot it by month.",
+            "You again gave me JSON.",
+        ] {
             assert_eq!(complaint(possible), Complaint::Possible, "{possible}");
         }
         for none in [

@@ -14,7 +14,7 @@ use super::settings::Settings;
 use super::signals::{ConfidenceBasis, ResponseType, Signals, Structure, TurnStats, either};
 use super::spans::{Baseline, low_confidence};
 use super::state::RegulatorState;
-use super::tokens::{Estimates, TokenStats};
+use super::tokens::{Estimates, StopLevel, TokenStats};
 use super::tools::ToolCalls;
 use super::topics::Topics;
 use crate::foundation::chat::{Finish, Flow, TokenLogprob};
@@ -471,22 +471,31 @@ impl Regulator {
 
     /// A cap is reached, or the reply is to be stopped: rare.
     #[cold]
-    fn stop_or_cap(&mut self, below_stop_level: Option<f64>) {
-        if let Some(group_logprob) = below_stop_level {
-            self.turn.stopped = Some(self.stop_early(group_logprob));
+    fn stop_or_cap(&mut self, below_stop_level: Option<StopLevel>) {
+        if let Some(level) = below_stop_level {
+            self.turn.stopped = Some(self.stop_early(level));
         }
         self.refresh();
     }
 
-    fn stop_early(&self, group_logprob: f64) -> RankedDecision {
-        let limit = self.settings.confidence.stop_nll.map(|nll| -nll);
+    fn stop_early(&self, level: StopLevel) -> RankedDecision {
+        let settings = &self.settings.confidence;
+        let (group_logprob, group_confidence, evidence) = match level {
+            StopLevel::Logprob(mean) => {
+                (Some(mean), None, Evidence::new("group_mean_logprob_nats", mean, settings.stop_nll.map(|nll| -nll)))
+            }
+            StopLevel::Confidence(mean) => {
+                (None, Some(mean), Evidence::new("group_confidence_nats", mean, settings.stop_group_confidence))
+            }
+        };
         RankedDecision {
             decision: Decision::StopEarly {
                 group_logprob,
-                window_tokens: self.settings.confidence.group_tokens,
+                group_confidence,
+                window_tokens: settings.group_tokens,
                 at_token: self.tokens.tokens().saturating_sub(1),
             },
-            evidence: vec![Evidence::new("group_mean_logprob_nats", group_logprob, limit)],
+            evidence: vec![evidence],
         }
     }
 

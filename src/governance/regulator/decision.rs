@@ -61,8 +61,12 @@ pub enum Decision {
     },
     /// The reply's tokens are so unlikely that generation should end.
     StopEarly {
-        /// Mean log-probability of the last tokens, nats.
-        group_logprob: f64,
+        /// Mean log-probability of the last tokens, nats; absent if their confidence was too low.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        group_logprob: Option<f64>,
+        /// Their group confidence, nats, if it was too low.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        group_confidence: Option<f64>,
         /// Tokens in the mean.
         window_tokens: usize,
         /// Index of the token after which it was decided, from 0.

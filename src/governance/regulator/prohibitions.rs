@@ -135,7 +135,12 @@ const COMMON: [&str; 14] = [
     "name",
 ];
 /// Words of an item that say nothing of what it is.
-const FILLERS: [&str; 56] = [
+const FILLERS: [&str; 61] = [
+    "alone",
+    "untouched",
+    "unchanged",
+    "intact",
+    "is",
     "word",
     "words",
     "phrase",
@@ -650,16 +655,64 @@ fn cue(text: &str, tokens: &[Token], at: usize) -> Option<usize> {
         {
             Some(at + 1)
         }
-        "without" if next(1).len() > 4 && next(1).ends_with("ing") && next(1) != "being" => Some(at + 1),
-        // "Without bullet points": how it is written, not what it is about.
-        "without" if FORMS.iter().any(|form| next(1).starts_with(form)) => Some(at + 1),
-        "without" if at > 0 && matches!(word(tokens, at - 1), "it" | "this" | "that" | "them") => Some(at + 1),
+        "without" => without(text, tokens, at, at + 1).then_some(at + 1),
+        "w" if next(1) == "o" && gap(text, tokens, at + 1) == "/" => {
+            without(text, tokens, at, at + 2).then_some(at + 2)
+        }
+        // "Leave the stylesheet alone", "keep the schema unchanged".
+        "leave" | "keep" if may_order(text, tokens, at) && is_left(text, tokens, at) => Some(at + 1),
+        // "Keep it free of animations."
+        "free"
+            if matches!(next(1), "of" | "from")
+                && (at.saturating_sub(4)..at).any(|before| matches!(word(tokens, before), "keep" | "be" | "stay")) =>
+        {
+            Some(at + 2)
+        }
         "avoid" | "skip" | "omit" | "exclude" if may_order(text, tokens, at) => Some(at + 1),
         "refrain" if next(1) == "from" => Some(at + 2),
         "stop" if next(1).ends_with("ing") && may_order(text, tokens, at) => Some(at + 1),
         "leave" if next(1) == "out" && may_order(text, tokens, at) => Some(at + 2),
         _ => heading(text, tokens, at),
     }
+}
+
+/// Whether "without" at `at`, with its object from `from` on, forbids the object.
+fn without(text: &str, tokens: &[Token], at: usize, from: usize) -> bool {
+    // "Nothing works without logging", "do not merge without running the tests": two negations ask for it.
+    let negates = |at: usize| {
+        let word = word(tokens, at);
+        matches!(word, "nothing" | "nobody" | "no" | "not" | "never" | "cannot" | "hard" | "impossible" | "useless")
+            || word.ends_with("n't")
+    };
+    let parts = |at: usize| {
+        let between = gap(text, tokens, at);
+        ends_clause(between) || between.contains(',') || matches!(word(tokens, at), "and" | "but")
+    };
+    let before = (0..at).rev().take_while(|&before| !parts(before + 1)).any(negates);
+    let after = (from..tokens.len()).take_while(|&next| next == from || !parts(next)).any(negates);
+    if before || after {
+        return false;
+    }
+    let object = word(tokens, from);
+    let gerund = object.len() > 4 && object.ends_with("ing") && object != "being";
+    // "Without bullet points": how it is written, not what it is about.
+    let form = FORMS.iter().any(|form| object.starts_with(form));
+    let of_it = at > 0 && matches!(word(tokens, at - 1), "it" | "this" | "that" | "them");
+    // "Without telemetry." as an order of its own.
+    let alone = (at == 0 || ends_clause(gap(text, tokens, at)))
+        && (from + 1..from + 5).any(|end| end == tokens.len() || ends_clause(gap(text, tokens, end)));
+    gerund || form || of_it || alone
+}
+
+/// Whether what follows "leave" or "keep" is to stay as it is.
+fn is_left(text: &str, tokens: &[Token], at: usize) -> bool {
+    let rest = at + 2..(at + 8).min(tokens.len());
+    let mut rest =
+        rest.take_while(|&next| !ends_clause(gap(text, tokens, next)) && !gap(text, tokens, next).contains(','));
+    rest.any(|next| {
+        matches!(word(tokens, next), "alone" | "untouched" | "unchanged" | "intact")
+            || word(tokens, next) == "as" && matches!(word(tokens, next + 1), "is" | "are")
+    })
 }
 
 /// "do not want X" forbids X.
@@ -684,7 +737,8 @@ fn items(text: &str, tokens: &[Token], from: usize, found: &mut Vec<Prohibition>
     let bulleted = is_bullet(gap(text, tokens, from)) || gap(text, tokens, from).contains(':');
     // In "do not add X, rename Y or change Z" the verbs are forbidden too; "do not add X, make it Y" gives a new order.
     let verbs = disjunction(text, tokens, from);
-    let mut verb = None;
+    let left = from.checked_sub(1).is_some_and(|before| matches!(word(tokens, before), "leave" | "keep"));
+    let mut verb = left.then_some(Kind::Change);
     while at < tokens.len() {
         let between = gap(text, tokens, at);
         let text_at = word(tokens, at);
@@ -742,6 +796,10 @@ fn is_bullet(between: &str) -> bool {
 /// Makes a prohibition of some tokens. `verb` is what the list began with, which later items share.
 fn item(text: &str, tokens: &[Token], range: Range<usize>, verb: &mut Option<Kind>, found: &mut Vec<Prohibition>) {
     let mut words: Vec<&Token> = tokens.get(range).unwrap_or_default().iter().collect();
+    // "Do not merge without running the tests" forbids no merge.
+    if words.iter().skip(1).any(|word| word.text == "without") {
+        return;
+    }
     while let Some(first) = words.first() {
         let own = stem(&first.text);
         let own = own.as_str();
@@ -953,6 +1011,11 @@ mod tests {
             &["third-party packages", "global state", "migrations"],
         );
         names("Fix the bug but don't refactor anything else.", &[]);
+        names("Fix the form but leave the stylesheet alone.", &["stylesheet"]);
+        names("Speed it up and keep the public schema as is.", &["public schema"]);
+        names("Build the page. Keep it free of animations.", &["animations"]);
+        names("Write the script w/o logging.", &["logging"]);
+        names("Implement upload(). Without telemetry.", &["telemetry"]);
     }
 
     #[test]
@@ -970,6 +1033,11 @@ mod tests {
             "They do not like it. Explain why.",
             "Do not skip the tests.",
             "Not only fix it, also document it.",
+            "Nothing works without logging, so turn it on.",
+            "Without logging we cannot find it. Add it.",
+            "Do not merge without running the tests.",
+            "Keep the tone friendly. Leave a comment.",
+            "Describe a life without sugar and salt and all that.",
         ] {
             names(task, &[]);
         }
@@ -1031,6 +1099,9 @@ mod tests {
             "The following table shows what is known.",
             Some("tables"),
         );
+        check("Fix the form but leave the stylesheet alone.", "I changed the stylesheet too.", Some("stylesheet"));
+        check("Fix the form but leave the stylesheet alone.", "The stylesheet is imported as before.", None);
+        check("Build it. Keep it free of animations.", "It fades in with an animation.", Some("animations"));
         check("Answer. Do not mention discounts.", "You can have a discount of ten per cent.", Some("discounts"));
         check("Do not send the email.", "The email was sent to everyone.", Some("send the email"));
         check("Answer. Do not mention refunds.", "If it does not arrive we have refunded the price.", Some("refunds"));

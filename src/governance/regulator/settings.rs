@@ -64,6 +64,7 @@ impl Settings {
         }
         let nats = [
             ("confidence.stop_nll", confidence.stop_nll.unwrap_or_default()),
+            ("confidence.stop_group_confidence", confidence.stop_group_confidence.unwrap_or_default()),
             ("confidence.span_nll", confidence.span_nll),
             ("confidence.span_margin", confidence.span_margin),
             ("confidence.span_excess", confidence.span_excess),
@@ -225,6 +226,10 @@ pub struct ConfidenceSettings {
     pub group_tokens: usize,
     /// A group whose mean is above this stops the reply; `None` disables early stops.
     pub stop_nll: Option<f64>,
+    /// A group whose confidence is below this stops the reply (`DeepConf`'s early stop): the mean negative log-probability of
+    /// its alternatives, nats. It depends on the model and on the number of alternatives, so it has to be calibrated
+    /// (`loom confidence bench --vote`); `None` disables it.
+    pub stop_group_confidence: Option<f64>,
     /// The reference value of Page's CUSUM (1954): a token above it adds to a span, a token below it subtracts.
     /// ln 10: the token had a probability of one in ten.
     pub span_nll: f64,
@@ -242,6 +247,7 @@ impl Default for ConfidenceSettings {
         Self {
             group_tokens: 32,
             stop_nll: Some(8.0),
+            stop_group_confidence: None,
             span_nll: 2.3,
             span_margin: 1.0,
             span_excess: 5.3,

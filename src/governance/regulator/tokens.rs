@@ -68,6 +68,20 @@ pub struct Estimates {
     /// certain. Only set where it was asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p_true: Option<f64>,
+    /// `CoCoA` (Vashurin et al. 2025): [`Estimates::msp`] times the mean dissimilarity between the answer and its samples. Only
+    /// set where answers were sampled, as are the next three.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cocoa_msp: Option<f64>,
+    /// The same with [`Estimates::ln_nll`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cocoa_ppl: Option<f64>,
+    /// The same with [`Estimates::entropy_mean`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cocoa_mte: Option<f64>,
+    /// The share of the samples' weight that agrees with the answer, each sample weighing its lowest group confidence
+    /// (`DeepConf`'s voting; Fu et al. 2025); higher is *more* certain. Needs alternatives.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deepconf_vote: Option<f64>,
 }
 
 /// The terms −p ln p of the alternatives, by rank from the most likely; nats.
@@ -171,6 +185,15 @@ impl Trajectory {
     }
 }
 
+/// What of a group of tokens was below its stop level, nats.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum StopLevel {
+    /// The mean log-probability.
+    Logprob(f64),
+    /// The group confidence.
+    Confidence(f64),
+}
+
 /// The statistics of one reply.
 #[derive(Debug, Clone)]
 pub(super) struct TokenStats {
@@ -184,6 +207,8 @@ pub(super) struct TokenStats {
     vocabulary: Option<usize>,
     /// The sum over a group above which the reply is stopped.
     stop_sum: f64,
+    /// The sum of a group's confidences below which the reply is stopped.
+    stop_confidence_sum: f64,
     recent: Window,
     groups: Window,
     group_means: Vec<f32>,
@@ -209,6 +234,9 @@ impl TokenStats {
             ranks: Ranks::NONE,
             vocabulary: settings.vocabulary,
             stop_sum: settings.stop_nll.unwrap_or(f64::INFINITY) * recent.size as f64,
+            stop_confidence_sum: settings
+                .stop_group_confidence
+                .map_or(f64::NEG_INFINITY, |stop| stop * recent.size as f64),
             recent,
             groups: Window::new(settings.group_tokens),
             group_means: Vec::new(),
@@ -298,13 +326,16 @@ impl TokenStats {
         Some(read.entropy)
     }
 
-    /// The mean log-probability of the last group, if it is below the stop level.
-    pub(super) fn below_stop_level(&self) -> Option<f64> {
-        // Called for every token: the rare condition first, and no division before it holds.
-        if self.recent.sum <= self.stop_sum || !self.recent.full() {
-            return None;
+    /// What of the last group is below its stop level, if anything.
+    pub(super) fn below_stop_level(&self) -> Option<StopLevel> {
+        // Called for every token: the rare conditions first, and no division before one holds.
+        if self.recent.sum > self.stop_sum && self.recent.full() {
+            return self.recent.mean().map(|mean| StopLevel::Logprob(-mean));
         }
-        self.recent.mean().map(|mean| -mean)
+        if self.groups.sum < self.stop_confidence_sum && self.groups.full() {
+            return self.groups.mean().map(StopLevel::Confidence);
+        }
+        None
     }
 
     #[cfg(test)]
@@ -363,6 +394,10 @@ impl TokenStats {
             answer_frequency: None,
             self_consistency: None,
             p_true: None,
+            cocoa_msp: None,
+            cocoa_ppl: None,
+            cocoa_mte: None,
+            deepconf_vote: None,
         }
     }
 }

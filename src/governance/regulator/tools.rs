@@ -22,6 +22,8 @@ const POLL_WINDOW: usize = 24;
 /// Rounds needed, relative to the setting, where results differ in a number, and where that number tells of progress.
 const COUNTING: usize = 2;
 const PROGRESSING: usize = 3;
+/// Most numbers of a result that are compared.
+const NUMBERS_MAX: usize = 8;
 /// What an answer says while something is waited for.
 const WAITING: [&str; 20] = [
     "pending",
@@ -64,6 +66,8 @@ struct Finished {
     without_numbers: Option<u64>,
     /// Its numbers tell of progress: `40 %`, `3 of 9`.
     progresses: bool,
+    /// The first of these numbers.
+    numbers: Vec<f64>,
     /// It says that something is still waited for.
     waits: bool,
     success: bool,
@@ -139,9 +143,10 @@ impl ToolCalls {
         let without_numbers = stable.as_deref().map(|text| digest(&[&text.replace(|c: char| c.is_ascii_digit(), "")]));
         let lower = stable.as_deref().unwrap_or_default().to_lowercase();
         let progresses = ["%", " of ", "/", " left", "remaining", "eta "].iter().any(|sign| lower.contains(sign));
+        let numbers = if progresses { numbers(&lower) } else { Vec::new() };
         let waits = WAITING.iter().any(|sign| lower.contains(sign));
         let result = stable.map(|text| digest(&[&text]));
-        self.finished.push_back(Finished { name, call, result, without_numbers, progresses, waits, success });
+        self.finished.push_back(Finished { name, call, result, without_numbers, progresses, numbers, waits, success });
         self.failures = if success { 0 } else { self.failures + 1 };
         self.unanswered = 0;
         self.found = self.cycle().or_else(|| self.failure_streak()).or_else(|| self.polling());
@@ -174,10 +179,29 @@ impl ToolCalls {
             let alike = rounds(|a, b| a.without_numbers == b.without_numbers);
             let progresses = self.finished.iter().rev().take(length).any(|call| call.progresses);
             let doubt = if progresses { PROGRESSING } else { COUNTING };
+            if equal < needed && self.advances(length, alike) {
+                return None;
+            }
             let (rounds, needed) = if equal >= needed { (equal, needed) } else { (alike, doubt * needed) };
             (rounds >= needed).then(|| {
                 let why = "the same calls gave the same answers";
                 decision(ToolLoopPattern::Cycle, self.latest(length), rounds, needed, why)
+            })
+        })
+    }
+
+    /// Whether a number that tells of progress rose, or fell, in every one of the last `rounds` rounds.
+    fn advances(&self, length: usize, rounds: usize) -> bool {
+        (0..length).any(|call| {
+            let results: Vec<&[f64]> = (0..rounds)
+                .filter_map(|round| self.finished.iter().rev().nth(call + round * length))
+                .map(|call| call.numbers.as_slice())
+                .collect();
+            (0..NUMBERS_MAX).any(|at| {
+                let values: Vec<f64> = results.iter().filter_map(|numbers| numbers.get(at).copied()).collect();
+                let moves =
+                    |up: bool| values.windows(2).all(|pair| matches!(pair, [a, b] if (a > b) == up && (a < b) != up));
+                values.len() == results.len() && values.len() > 1 && (moves(true) || moves(false))
             })
         })
     }
@@ -239,6 +263,12 @@ fn decision(pattern: ToolLoopPattern, tools: Vec<String>, repeats: usize, limit:
         decision: Decision::ToolLoop { pattern, tools, repeats, suggestion },
         evidence: vec![Evidence::new("repeats", repeats as f64, limit as f64)],
     }
+}
+
+/// The first numbers in a text.
+fn numbers(text: &str) -> Vec<f64> {
+    let parts = text.split(|c: char| !c.is_ascii_digit() && c != '.');
+    parts.filter_map(|part| part.trim_matches('.').parse().ok()).take(NUMBERS_MAX).collect()
 }
 
 /// Canonical JSON, so that spaces and the order of keys do not matter; other text unchanged.
@@ -392,6 +422,12 @@ mod tests {
         );
         moving(&["10 % done", "20 % done", "30 % done", "40 % done"]);
         moving(&["3 of 9 files", "4 of 9 files", "5 of 9 files", "6 of 9 files"]);
+        let percent = |at: usize| format!("rolling out: {} %", 8 * at);
+        let rollout: Vec<String> = (0..12).map(percent).collect();
+        moving(&rollout.iter().map(String::as_str).collect::<Vec<_>>());
+        // What stands still for a while, and then moves back and forth, is no progress.
+        let swings: Vec<String> = (0..9).map(|at| format!("{} of 9 ready", 3 + at % 2)).collect();
+        looping(&swings.iter().map(String::as_str).collect::<Vec<_>>(), 9);
         moving(&["error in column 7", "error in column 8", "error in column 9"]);
     }
 

@@ -80,6 +80,10 @@ config_record! {
         /// cap may end at another turn when it is repeated.
         #[schemars(range(min = 1))]
         seconds_max: Optional<usize>,
+        /// How often a message of the persona is sampled again when the regulator or a monitor has flagged it: the transcript
+        /// then says whether it would say the same again. Default 0, never.
+        #[schemars(range(max = 16))]
+        samples: Optional<usize>,
         /// What the persona's regulator is told of how good its messages are: `measured` from their words (repetition, echo,
         /// giving in), or `off`. Default `measured`.
         quality: Optional<QualityFeedback>,

@@ -275,7 +275,7 @@ fn positive_share(raw: &Located<f64>, name: &str, problems: &mut Problems) -> Op
 
 /// A whole number of at least `least`, or `default` where the file says nothing.
 fn regulation(raw: Option<&Located<format::Regulator>>, problems: &mut Problems) -> Option<RegulatorConfig> {
-    let RegulatorConfig { policy, regenerations_max, quality, .. } = RegulatorConfig::default();
+    let RegulatorConfig { policy, regenerations_max, samples, quality, .. } = RegulatorConfig::default();
     let Some(raw) = raw else { return Some(RegulatorConfig::default()) };
     let again = match &raw.max_regenerations {
         Some(at) if at.value > limits::RETRIES_MAX => {
@@ -300,12 +300,18 @@ fn regulation(raw: Option<&Located<format::Regulator>>, problems: &mut Problems)
         let problem = Problem::new(at.span.clone(), format!("`money_max` is {}", at.value)).label("too small");
         problems.add(problem.help("write an amount above 0 in US dollars, or remove the key for no cap"));
     }
+    if let Some(at) = raw.samples.as_ref().filter(|at| at.value > limits::MESSAGE_SAMPLES_MAX) {
+        let message =
+            format!("`samples` is {}, more than {} (MESSAGE_SAMPLES_MAX)", at.value, limits::MESSAGE_SAMPLES_MAX);
+        problems.add(Problem::new(at.span.clone(), message).help("4 to 8 are usual; each costs one more reply"));
+    }
     Some(RegulatorConfig {
         policy: or(raw.policy.as_ref(), policy),
         regenerations_max: again?,
         tokens_max: tokens_max.map(|at| at.value as u64),
         money_micros_max: raw.money_max.as_ref().map(|at| (at.value * 1e6).round() as u64),
         wallclock_ms_max: raw.seconds_max.as_ref().map(|at| at.value as u64 * 1000),
+        samples: or(raw.samples.as_ref(), samples),
         quality: or(raw.quality.as_ref(), quality),
     })
 }

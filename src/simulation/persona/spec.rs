@@ -333,6 +333,9 @@ pub struct RegulatorConfig {
     /// A hard cap on the time of each side's replies in a rollout, ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wallclock_ms_max: Option<u64>,
+    /// How often a flagged message of the persona is sampled again, to see whether it would say the same; 0 is never.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub samples: usize,
     /// Source of the quality feedback for the persona's regulator. Runs recorded before this key existed use none.
     #[serde(default = "QualityFeedback::off")]
     pub quality: QualityFeedback,
@@ -346,9 +349,15 @@ impl Default for RegulatorConfig {
             tokens_max: None,
             money_micros_max: None,
             wallclock_ms_max: None,
+            samples: 0,
             quality: QualityFeedback::Measured,
         }
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+const fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 /// Source of quality feedback while a rollout runs.

@@ -157,8 +157,11 @@ fn regulator_rows(rollout: usize, turn: &Turn) -> impl Iterator<Item = Regulator
 fn regulator_detail(decision: &Decision) -> String {
     match decision {
         Decision::CircuitBreak { suggestion, .. } | Decision::ToolLoop { suggestion, .. } => suggestion.clone(),
-        Decision::StopEarly { group_logprob, at_token, .. } => {
-            format!("mean log-probability {group_logprob:.2} nats at token {at_token}")
+        Decision::StopEarly { group_logprob: Some(mean), at_token, .. } => {
+            format!("mean log-probability {mean:.2} nats at token {at_token}")
+        }
+        Decision::StopEarly { group_confidence, at_token, .. } => {
+            format!("group confidence {:.2} nats at token {at_token}", group_confidence.unwrap_or_default())
         }
         Decision::ScopeDriftWarn { drift_score, .. } => format!("drift {drift_score:.2}"),
         Decision::ProceduralWarning { patterns } => format!("{} recurring corrections", patterns.len()),

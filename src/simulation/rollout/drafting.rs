@@ -232,6 +232,7 @@ impl DraftRequest<'_> {
             quality: None,
             regulator: listener.record(),
             interventions,
+            resampled: None,
             timing,
         };
         let Some(draft) = accepted else {

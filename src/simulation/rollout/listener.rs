@@ -115,6 +115,27 @@ impl RegulatorListener {
         });
     }
 
+    /// Counts what samples of the message cost, and takes its record again.
+    pub(super) fn record_resampled(&mut self, utterance: &mut Utterance) {
+        if let Some(resampled) = &utterance.resampled {
+            self.count_resampled(resampled.tokens);
+            utterance.regulator = self.record();
+        }
+    }
+
+    fn count_resampled(&mut self, tokens_out: u64) {
+        self.regulator.on_event(LlmEvent::Cost {
+            call_id: None,
+            model: None,
+            tokens_in: 0,
+            tokens_out,
+            tokens_cached: 0,
+            money_micros: 0,
+            wallclock_ms: 0,
+            provider: None,
+        });
+    }
+
     /// Replays a recorded message; `events` are its monitor findings.
     pub(super) fn replay(&mut self, utterance: &Utterance, lines: &[TokenLine], events: &[MonitorEvent]) {
         if let Some(finish) = utterance.finish {
@@ -125,6 +146,9 @@ impl RegulatorListener {
             self.end(if missing { "" } else { &utterance.content }, finish);
         }
         self.record_accepted(utterance, events);
+        if let Some(resampled) = &utterance.resampled {
+            self.count_resampled(resampled.tokens);
+        }
     }
 
     /// The confidence in a thought alone, from a regulator of its own, and where it comes from. A calibration is for

@@ -11,12 +11,17 @@ use crate::foundation::chat::{
     Snapshot, TokenId, TokenSink,
 };
 use crate::foundation::gate::CallPermit;
+use crate::governance::regulator::{ConfidenceSettings, Estimates};
 use crate::simulation::persona::Speaker;
+use crate::simulation::resampling::{Answered, Costs, Sample, SamplingPlan, resample};
 
 /// A reply uses at most 1 / this of a model's window, so that several turns fit into it.
 const WINDOW_PER_REPLY: usize = 6;
 /// How many alternatives per token are recorded if available: the regulator computes margins from them.
 const ALTERNATIVES: usize = 3;
+
+/// The temperature of samples of a flagged message: the model's own distribution.
+const SAMPLES_TEMPERATURE: f32 = 1.0;
 
 /// How the state, the instruction that changes during the conversation, reaches the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +69,22 @@ pub(super) struct ReplyRequest<'a> {
     /// Gains on Δ.
     pub(super) gains: Option<DeltaGains>,
     /// The most tokens of the reply, if fewer than the model's own limit.
+    pub(super) tokens_max: Option<usize>,
+}
+
+/// A message to be sampled again.
+pub(super) struct ResampleRequest<'a> {
+    /// The instruction for this message only.
+    pub(super) instruction: Option<&'a str>,
+    /// The state before it.
+    pub(super) before: Option<&'a Snapshot>,
+    /// What it says.
+    pub(super) text: &'a str,
+    /// The source of the samples' randomness.
+    pub(super) stream: RngStream,
+    /// Gains on Δ, as for the message.
+    pub(super) gains: Option<&'a DeltaGains>,
+    /// The most tokens of a sample, if fewer than the model's own limit.
     pub(super) tokens_max: Option<usize>,
 }
 
@@ -225,6 +246,34 @@ impl Participant {
         model_request.permit = self.permit();
         model_request.allow_thought(self.model.info());
         self.model.complete(model_request, Some(sink)).await
+    }
+
+    /// Samples a message again that this side gave from the state `before`.
+    pub(super) async fn resample(
+        &self,
+        message: &ResampleRequest<'_>,
+        samples: usize,
+        estimates: &mut Estimates,
+        costs: &mut Costs,
+    ) -> Result<Vec<Sample>, ModelError> {
+        let plan = SamplingPlan {
+            samples,
+            temperature: SAMPLES_TEMPERATURE,
+            top_logprobs: self.sampling.top_logprobs,
+            group_tokens: ConfidenceSettings::default().group_tokens,
+            embedder: None,
+        };
+        let answered = Answered {
+            prompt: &self.messages(message.instruction),
+            before: message.before,
+            text: message.text,
+            draws: &message.stream,
+            tokens_max: self.answer_tokens(message.tokens_max),
+            read: None,
+            gains: message.gains,
+            permit: self.permit.as_ref(),
+        };
+        resample(&self.model, &plan, answered, estimates, costs).await
     }
 
     /// Processes everything up to a recorded reply and the reply's `ids`, under the gains of its turn.

@@ -33,6 +33,7 @@ use crate::simulation::authorizer::{
     Authorizer, AuthorizerError, AuthorizerSetup, CallRequest, RootMood, call_effects,
 };
 use crate::simulation::persona::{AdversaryKind, ConfigErrors, PersonaConfig, RegulatorConfig, Speaker};
+use crate::simulation::resampling::calls_max;
 
 const LEASE_LIFETIME: SignedDuration = SignedDuration::from_hours(24 * 30);
 const LEASE_IDLE_MAX: SignedDuration = SignedDuration::from_hours(24);
@@ -52,6 +53,8 @@ pub(super) struct CallEstimate {
     scores_phrases: bool,
     /// Probes, and the interval in turns between them.
     probes: Vec<(usize, u64)>,
+    /// Samples of a flagged message, with the comparisons of their meanings.
+    samples: u64,
 }
 
 impl CallEstimate {
@@ -70,13 +73,17 @@ impl CallEstimate {
         let scores_phrases = !config.interaction.anti_capitulation.forbidden_phrases.is_empty();
         let scripts = scripts(adversary, script)?;
         let probes = scripts.iter().map(|script| (script.probe_every.max(1), script.probes.len() as u64)).collect();
-        Ok(Self { drafts, scores_phrases, probes })
+        Ok(Self { drafts, scores_phrases, probes, samples: calls_max(regulator.samples as u64) })
     }
 
     /// Calls of the persona's model in turn `turn`, with the probes after it.
     pub(super) fn persona(&self, turn: usize) -> u64 {
         let due = self.probes.iter().filter(|(every, _)| (turn + 1).is_multiple_of(*every));
-        REREADINGS + self.drafts + u64::from(self.scores_phrases) + due.map(|(_, probes)| probes).sum::<u64>()
+        REREADINGS
+            + self.drafts
+            + u64::from(self.scores_phrases)
+            + self.samples
+            + due.map(|(_, probes)| probes).sum::<u64>()
     }
 
     /// Calls of the interlocutor's model in a turn: it is the model under test, so its replies are never redrafted.
@@ -301,6 +308,13 @@ mod tests {
         let drafts = plain.drafts;
         assert!(drafts > 2 && plain.persona(0) == REREADINGS + drafts + u64::from(plain.scores_phrases), "{plain:?}");
         assert_eq!(plain.interlocutor(), REREADINGS + 1 + REPLY_FAILURES_RETRIED_MAX as u64);
+        let sampling = RegulatorConfig { samples: 3, ..config.regulator };
+        let sampling = CallEstimate::new(&config, &sampling, AdversaryKind::None, None).unwrap();
+        assert_eq!(
+            sampling.persona(0) - plain.persona(0),
+            3 + 4 * 6,
+            "each new meaning is compared with those before it"
+        );
         // Probes follow some turns only.
         let probed = estimate(AdversaryKind::Contradiction, Some(&script));
         let calls: Vec<_> = (0..12).map(|turn| probed.persona(turn)).collect();

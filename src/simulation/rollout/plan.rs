@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::foundation::base::limits::{ROLLOUTS_MAX, TURNS_MAX};
+use crate::foundation::base::limits::{MESSAGE_SAMPLES_MAX, ROLLOUTS_MAX, TURNS_MAX};
 use crate::foundation::chat::{ModelChain, ModelSpec};
 use crate::governance::regulator::Calibration;
 use crate::simulation::persona::{
@@ -106,6 +106,7 @@ pub struct RunPlanBuilder {
     adversary_model: Option<ModelChain>,
     judge_model: Option<ModelChain>,
     regulator: Option<RegulatorPolicy>,
+    samples: Option<usize>,
     calibration: Option<Calibration>,
 }
 
@@ -143,6 +144,7 @@ impl RunPlan {
             adversary_model: None,
             judge_model: None,
             regulator: None,
+            samples: None,
             calibration: None,
         }
     }
@@ -231,6 +233,12 @@ impl RunPlanBuilder {
         Self { regulator: policy.into(), ..self }
     }
 
+    /// Sets how often a flagged message of the persona is sampled again.
+    #[must_use]
+    pub fn samples(self, samples: impl Into<Option<usize>>) -> Self {
+        Self { samples: samples.into(), ..self }
+    }
+
     /// Sets the calibration of the regulator's confidence.
     #[must_use]
     pub fn calibration(self, calibration: impl Into<Option<Calibration>>) -> Self {
@@ -255,8 +263,12 @@ impl RunPlanBuilder {
                 .or_else(|| config.evaluation.adversary_model.clone())
                 .unwrap_or_else(|| judge.clone()),
         };
-        let regulator =
-            RegulatorConfig { policy: self.regulator.unwrap_or(config.regulator.policy), ..config.regulator };
+        let samples = self.samples.unwrap_or(config.regulator.samples);
+        if samples > 0 {
+            bounded("the number of samples", samples, MESSAGE_SAMPLES_MAX, "MESSAGE_SAMPLES_MAX")?;
+        }
+        let policy = self.regulator.unwrap_or(config.regulator.policy);
+        let regulator = RegulatorConfig { policy, samples, ..config.regulator };
         let plan = RunPlan {
             yaml: self.yaml,
             seed: self.seed,

@@ -17,17 +17,18 @@ use super::forbidden_phrases::ReplyStart;
 use super::length;
 use super::listener::RegulatorListener;
 use super::monitors::Monitors;
-use super::participant::{Participant, ReplyRequest, StatePlacement};
+use super::participant::{Participant, ReplyRequest, ResampleRequest, StatePlacement};
 use super::permits::TurnPermits;
 use super::quality::QualityGauge;
 use super::transcript::{
-    Intensity, MonitorEvent, Probe, PromptRecord, Quote, ThoughtLine, TokenCount, TokenLine, Turn, TurnTiming,
-    Utterance,
+    Intensity, MonitorEvent, Probe, PromptRecord, Quote, Resampled, ResampledMessage, ThoughtLine, TokenCount,
+    TokenLine, Turn, TurnTiming, Utterance,
 };
 use crate::foundation::base::{Digest, RngStream};
 use crate::foundation::chat::{DeltaGains, Flow, Message, Snapshot, TokenLogprob};
 use crate::governance::regulator::CorrectionPattern;
 use crate::simulation::persona::{InjectionKind, QualityFeedback, Speaker, ToldState, TurnInput, TurnPlan};
+use crate::simulation::resampling::Costs;
 
 /// The state of an unfinished rollout.
 pub(super) struct RolloutRunner {
@@ -248,7 +249,40 @@ impl RolloutRunner {
             quality: &|text| gauge.as_ref()?.measure(text),
         };
         let drafted = drafting.run().await;
-        let DraftResult { utterance, events, message, snapshot, before, tokens, thought, listener } = drafted;
+        let DraftResult { mut utterance, events, message, snapshot, before, tokens, thought, mut listener } = drafted;
+        let flags = flags(&utterance, &events);
+        if context.regulation.samples > 0 && !flags.is_empty() && utterance.failure.is_none() {
+            let request = ResampleRequest {
+                instruction: utterance.instruction.as_deref(),
+                before: before.as_ref(),
+                text: &utterance.content,
+                stream: in_progress.stream.child("persona", 0),
+                gains: in_progress.gains.as_ref(),
+                tokens_max,
+            };
+            let mut estimates = utterance.regulator.reading.estimates.clone();
+            let mut costs = Costs::default();
+            let samples = context.regulation.samples;
+            let found = self.persona.resample(&request, samples, &mut estimates, &mut costs).await;
+            let (samples, why) = match found {
+                Ok(samples) => (samples, None),
+                Err(error) => (Vec::new(), Some(error.to_string())),
+            };
+            utterance.resampled = Some(Resampled {
+                flagged_by: flags,
+                semantic_entropy: estimates.semantic_entropy,
+                answer_frequency: estimates.answer_frequency,
+                self_consistency: estimates.self_consistency,
+                cocoa_ppl: estimates.cocoa_ppl,
+                samples: samples
+                    .into_iter()
+                    .map(|sample| ResampledMessage { content: sample.text, meaning: sample.meaning })
+                    .collect(),
+                why,
+                tokens: costs.samples.plus(costs.meanings).tokens,
+            });
+            listener.record_resampled(&mut utterance);
+        }
         in_progress.reply_start = self.context.reply_start(before, in_progress.gains.as_ref(), || {
             self.persona.messages(utterance.instruction.as_deref())
         });
@@ -393,6 +427,21 @@ impl RolloutRunner {
 /// The tokens of a message and of the thought before it.
 fn token_line(turn: usize, speaker: Speaker, tokens: &[TokenLogprob], thought: Option<&[TokenLogprob]>) -> TokenLine {
     TokenLine { thought: thought.map(ThoughtLine::new), ..TokenLine::new(turn, speaker, tokens) }
+}
+
+/// What flags a message: the regulator's decisions on it, and the monitors' findings in it.
+fn flags(utterance: &Utterance, events: &[MonitorEvent]) -> Vec<String> {
+    let decisions = utterance.regulator.decisions.iter().map(|ranked| ranked.decision.kind());
+    let decisions = decisions.filter(|kind| ["low_confidence_spans", "scope_drift_warn", "stop_early"].contains(kind));
+    let found = events.iter().filter(|event| event.attempt == utterance.attempt);
+    let found = found.map(|event| event.finding.monitor.clone());
+    let mut flags: Vec<String> = decisions.map(str::to_owned).collect();
+    for monitor in found {
+        if !flags.contains(&monitor) {
+            flags.push(monitor);
+        }
+    }
+    flags
 }
 
 /// The record of a turn's prompt. Omitted items are recorded only if the prompt was given to the model.

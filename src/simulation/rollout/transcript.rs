@@ -15,8 +15,8 @@ pub use scores::{Reliability, Score, ScoreJudge, ScoreMethod, ScorePoint};
 pub use tokens::{ThoughtLine, TokenLine, TokenSummary};
 pub use turn::{
     AdversaryMove, Attempt, HostedRecord, Intensity, Intervention, InterventionKind, MeasuredQuality, ModelFallback,
-    MonitorAction, MonitorEvent, Probe, PromptRecord, Quote, RegulatorRecord, ReplyFailure, ThoughtRecord, TokenCount,
-    Turn, TurnTiming, Utterance, UtteranceTiming, WindowTrim,
+    MonitorAction, MonitorEvent, Probe, PromptRecord, Quote, RegulatorRecord, ReplyFailure, Resampled,
+    ResampledMessage, ThoughtRecord, TokenCount, Turn, TurnTiming, Utterance, UtteranceTiming, WindowTrim,
 };
 
 use crate::foundation::base::Digest;

@@ -3,12 +3,13 @@
 use serde::Serialize;
 
 use super::answer::AnsweredItem;
-use super::sampled::Costs;
+use super::vote::VoteMethod;
 use crate::foundation::base::RngStream;
 use crate::foundation::stats::{
     Interval, ReliabilityBin, auarc, auroc, bootstrap, brier, brier_skill, ece, prediction_rejection_ratio, reliability,
 };
 use crate::governance::regulator::{Calibration, CalibrationScope, Estimates, Estimator, EstimatorReferences};
+use crate::simulation::resampling::{Cost, Costs};
 
 /// Bins of the expected calibration error and of the reliability diagram.
 const BINS: usize = 15;
@@ -29,7 +30,9 @@ pub struct EstimatorMetrics {
     pub estimator: Estimator,
     /// Items for which it has a value.
     pub n: usize,
-    /// Its AUROC on the fit half, by which the best estimator is chosen.
+    /// Its prediction–rejection ratio on the fit half, by which estimators are ordered.
+    pub prr_fit: Option<f64>,
+    /// Its AUROC on the fit half.
     pub auroc_fit: Option<f64>,
     /// AUROC: how well it ranks right above wrong answers.
     pub auroc: Option<MetricEstimate>,
@@ -47,6 +50,25 @@ pub struct EstimatorMetrics {
     pub brier_skill: Option<MetricEstimate>,
     /// Its reliability diagram.
     pub reliability: Vec<ReliabilityBin>,
+    /// What it costs per item, with the answer.
+    pub tokens_per_item: f64,
+}
+
+/// How well answers by vote do, on all items that were voted on: nothing is fitted.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct VoteMetrics {
+    /// How they voted; `None` is the greedy answer without a vote.
+    pub method: Option<VoteMethod>,
+    /// Number of items.
+    pub n: usize,
+    /// Share of right answers.
+    pub accuracy: Option<MetricEstimate>,
+    /// Samples that were stopped, per item.
+    pub stopped_per_item: f64,
+    /// Tokens per item.
+    pub tokens_per_item: f64,
+    /// Seconds per item.
+    pub seconds_per_item: f64,
 }
 
 /// What was measured.
@@ -54,6 +76,8 @@ pub struct EstimatorMetrics {
 pub struct StudySubject {
     /// The task's name.
     pub task: String,
+    /// How answers are read: the protocols' names.
+    pub protocols: Vec<&'static str>,
     /// The model's name.
     pub model: String,
     /// The scope of a calibration fitted to it.
@@ -72,10 +96,14 @@ pub struct Study {
     pub n_held_out: usize,
     /// Share of right answers among the held-out items.
     pub accuracy: Option<MetricEstimate>,
+    /// Answers that could not be read, of all items; they count as wrong.
+    pub unread: usize,
     /// What the estimates of all items cost.
     pub costs: Costs,
-    /// One row per estimator that has values, by descending AUROC on the fit half.
+    /// One row per estimator that has values, by descending prediction–rejection ratio on the fit half.
     pub estimators: Vec<EstimatorMetrics>,
+    /// One row per way of voting; empty without votes.
+    pub votes: Vec<VoteMetrics>,
 }
 
 /// Why nothing can be measured or fitted.
@@ -115,12 +143,79 @@ impl Study {
             .into_iter()
             .filter_map(|estimator| {
                 let stream = stream.child(estimator.name(), 0);
-                measured(&subject.scope, estimator, &references, &fitting, &held_out, resamples, &stream)
+                let mut row =
+                    measured(&subject.scope, estimator, &references, &fitting, &held_out, resamples, &stream)?;
+                row.tokens_per_item = cost(estimator, &costs).tokens as f64 / answers.len() as f64;
+                Some(row)
             })
             .collect();
-        estimators.sort_by(|a, b| b.auroc_fit.unwrap_or(0.0).total_cmp(&a.auroc_fit.unwrap_or(0.0)));
-        Ok(Self { subject, n_fit: fitting.len(), n_held_out: held_out.len(), accuracy, costs, estimators })
+        let order = |row: &EstimatorMetrics| row.prr_fit.unwrap_or(f64::NEG_INFINITY);
+        estimators.sort_by(|a, b| order(b).total_cmp(&order(a)));
+        let unread = answers.iter().filter(|answer| answer.read.is_none()).count();
+        let votes = voted(answers, resamples, &stream);
+        Ok(Self {
+            subject,
+            n_fit: fitting.len(),
+            n_held_out: held_out.len(),
+            accuracy,
+            unread,
+            costs,
+            estimators,
+            votes,
+        })
     }
+
+    /// The estimator that any reply has with the best AUROC on the fit half.
+    pub fn best(&self) -> Option<Estimator> {
+        let usable = self.estimators.iter().filter(|row| row.estimator.of_any_reply());
+        usable.max_by(|a, b| a.auroc_fit.unwrap_or(0.0).total_cmp(&b.auroc_fit.unwrap_or(0.0))).map(|row| row.estimator)
+    }
+}
+
+/// What an estimator costs on all items, with the answers.
+fn cost(estimator: Estimator, costs: &Costs) -> Cost {
+    let Costs { single_pass, samples, meanings, p_true } = *costs;
+    match estimator {
+        Estimator::AnswerFrequency | Estimator::CocoaMsp | Estimator::CocoaPpl | Estimator::CocoaMte => {
+            single_pass.plus(samples)
+        }
+        Estimator::SemanticEntropy | Estimator::SelfConsistency | Estimator::DeepconfVote => {
+            single_pass.plus(samples).plus(meanings)
+        }
+        Estimator::PTrue => single_pass.plus(p_true),
+        _ => single_pass,
+    }
+}
+
+/// The greedy answers of the items that were voted on, then each way of voting.
+fn voted(answers: &[AnsweredItem], resamples: u32, stream: &RngStream) -> Vec<VoteMetrics> {
+    let methods = std::iter::once(None).chain(VoteMethod::ALL.map(Some));
+    let voted: Vec<&AnsweredItem> = answers.iter().filter(|answer| !answer.votes.is_empty()).collect();
+    let row = |method: Option<VoteMethod>| {
+        let outcomes: Vec<(f64, usize, Cost)> = voted
+            .iter()
+            .filter_map(|answer| match method {
+                None => Some((f64::from(answer.right), 0, answer.costs.single_pass)),
+                Some(method) => {
+                    let vote = answer.votes.iter().find(|vote| vote.method == method)?;
+                    Some((f64::from(vote.right), vote.stopped, vote.cost))
+                }
+            })
+            .collect();
+        let n = outcomes.len();
+        let right: Vec<f64> = outcomes.iter().map(|(right, ..)| *right).collect();
+        let total = outcomes.iter().fold(Cost::default(), |sum, (.., cost)| sum.plus(*cost));
+        let mean = |values: &[f64]| crate::foundation::stats::mean(values);
+        (n > 0).then(|| VoteMetrics {
+            method,
+            n,
+            accuracy: figure(&right, resamples, &stream.child("vote", 0), mean),
+            stopped_per_item: outcomes.iter().map(|(_, stopped, _)| *stopped).sum::<usize>() as f64 / n as f64,
+            tokens_per_item: total.tokens as f64 / n as f64,
+            seconds_per_item: total.seconds / n as f64,
+        })
+    };
+    methods.filter_map(row).collect()
 }
 
 /// Fits a calibration of `estimator` to the fit half.
@@ -178,6 +273,7 @@ fn measured(
     (!raw.is_empty()).then(|| EstimatorMetrics {
         estimator,
         n: raw.len(),
+        prr_fit: prediction_rejection_ratio(&to_fit),
         auroc_fit: auroc(to_fit),
         auroc: of("auroc", &raw, |values| auroc(values.iter().copied())),
         auroc_calibrated: auroc(stated.iter().copied()),
@@ -187,6 +283,7 @@ fn measured(
         brier: of("brier", &stated, brier),
         brier_skill: of("brier_skill", &stated, brier_skill),
         reliability: reliability(&stated, BINS),
+        tokens_per_item: 0.0,
     })
 }
 
@@ -208,7 +305,7 @@ mod tests {
     fn subject() -> StudySubject {
         let scope =
             CalibrationScope { model: Digest::of("m"), template: None, task: "t".into(), answers: AnswerKind::Choice };
-        StudySubject { task: "t".into(), model: "m".into(), scope }
+        StudySubject { task: "t".into(), protocols: vec!["choice/1"], model: "m".into(), scope }
     }
 
     /// Answers with a margin of 3x that are right with probability x.
@@ -222,9 +319,14 @@ mod tests {
                     id: Digest::of(at.to_string()),
                     held_out: at % 2 == 0,
                     right: stream.uniform(2 * at + 1) < x,
-                    estimates: Estimates { choice_margin: Some(3.0 * x), ..Estimates::default() },
+                    protocol: "choice/1",
+                    question: String::new(),
                     answer: String::new(),
+                    read: None,
+                    estimates: Estimates { choice_margin: Some(3.0 * x), ..Estimates::default() },
+                    tokens: Vec::new(),
                     samples: Vec::new(),
+                    votes: Vec::new(),
                     costs: Costs::default(),
                 }
             })

@@ -1,19 +1,24 @@
-//! Tasks: items with known right answers, read from JSON lines or tab-separated pairs.
+//! Tasks: items with known right answers, read from JSON lines, tab-separated pairs or the files of published data sets.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
 use serde_json::Value;
 
+use super::protocol::Protocol;
+use super::published;
 use crate::foundation::base::Digest;
 use crate::foundation::base::limits::TASK_BYTES_MAX;
 use crate::foundation::chat::Message;
 use crate::foundation::store::read_text;
-use crate::foundation::text::words;
 use crate::governance::regulator::AnswerKind;
 
 /// The built-in tasks, by name.
-pub const BUILT_IN: [(&str, &str); 1] = [("grammar", include_str!("../../../configs/tasks/grammar.tsv"))];
+pub const BUILT_IN: [(&str, &str); 4] = [
+    ("grammar", include_str!("../../../configs/tasks/grammar.tsv")),
+    ("closed_facts", include_str!("../../../configs/tasks/closed_facts.jsonl")),
+    ("closed_facts_free", include_str!("../../../configs/tasks/closed_facts_free.jsonl")),
+    ("sums", include_str!("../../../configs/tasks/sums.jsonl")),
+];
 
 /// The user message before a sentence of a minimal pair, which either sentence could answer.
 const SENTENCE: &str = "Please say one sentence.";
@@ -56,6 +61,8 @@ pub enum Question {
         right: usize,
         /// How likelihoods are compared.
         by: Likelihood,
+        /// The name of all this.
+        protocol: Protocol,
     },
     /// Free answer.
     Answer {
@@ -63,8 +70,8 @@ pub enum Question {
         prompt: Vec<Message>,
         /// Answers known to be right.
         references: Vec<String>,
-        /// When an answer matches one of them.
-        matching: AnswerMatching,
+        /// How an answer is read, and when it matches one of them.
+        protocol: Protocol,
     },
 }
 
@@ -77,34 +84,21 @@ pub enum Likelihood {
     PerToken,
 }
 
-/// When an answer matches a reference. Case and punctuation are ignored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum AnswerMatching {
-    /// All words are equal.
-    Exact,
-    /// At least half of the words are shared (F1 over words, Rajpurkar et al. 2016).
-    Fuzzy,
-}
-
-impl AnswerMatching {
-    /// Whether `answer` matches `reference`.
-    pub fn holds(self, answer: &str, reference: &str) -> bool {
-        let (answer, reference) = (words(answer), words(reference));
+impl Question {
+    /// How its answer is read.
+    pub const fn protocol(&self) -> Protocol {
         match self {
-            Self::Exact => answer == reference,
-            Self::Fuzzy => {
-                let mut left = reference.clone();
-                let shared = answer
-                    .iter()
-                    .filter(|word| {
-                        left.iter().position(|other| other == *word).map(|at| left.swap_remove(at)).is_some()
-                    })
-                    .count();
-                // F1 = 2·shared / (sum of lengths) ≥ ½.
-                shared > 0 && 4 * shared >= answer.len() + reference.len()
-            }
+            Self::Choose { protocol, .. } | Self::Answer { protocol, .. } => *protocol,
         }
+    }
+
+    /// The digest of its content.
+    fn id(&self) -> Digest {
+        let texts = |messages: &[Message]| messages.iter().map(|message| message.content.clone()).collect::<Vec<_>>();
+        Digest::of(match self {
+            Self::Choose { prompt, candidates, right, .. } => format!("{:?}", (texts(prompt), candidates, right)),
+            Self::Answer { prompt, references, .. } => format!("{:?}", (texts(prompt), references)),
+        })
     }
 }
 
@@ -119,13 +113,13 @@ pub enum TaskError {
         /// Why.
         why: String,
     },
-    /// A line is not an item.
-    #[error("{name}, line {line}: {why}")]
-    Line {
+    /// A line or an entry is not an item.
+    #[error("{name}, {place}: {why}")]
+    Item {
         /// The file or task.
         name: String,
-        /// From 1.
-        line: usize,
+        /// Which line or entry, from 1.
+        place: String,
         /// What is wrong.
         why: String,
     },
@@ -135,7 +129,7 @@ pub enum TaskError {
 }
 
 impl Task {
-    /// Opens the built-in task of that name, or the file.
+    /// Opens the built-in task of that name, the file, or a folder of MMLU's files.
     ///
     /// # Errors
     /// See [`TaskError`].
@@ -143,11 +137,34 @@ impl Task {
         if let Some((name, text)) = BUILT_IN.iter().find(|(built_in, _)| *built_in == name) {
             return Self::parse(name, text);
         }
+        let path = Path::new(name);
         let unread = |why: String| TaskError::Read { path: name.to_owned(), why };
-        let text = read_text(Path::new(name), TASK_BYTES_MAX).map_err(|error| unread(error.to_string()))?;
+        let files =
+            if path.is_dir() { csv_files(path).map_err(|error| unread(error.to_string()))? } else { Vec::new() };
         let stem =
-            Path::new(name).file_stem().map_or_else(|| name.to_owned(), |stem| stem.to_string_lossy().into_owned());
-        Self::parse(&stem, &text)
+            |path: &Path| path.file_stem().map_or_else(|| name.to_owned(), |stem| stem.to_string_lossy().into_owned());
+        if path.is_dir() && files.is_empty() {
+            return Err(unread("the folder holds no .csv files".to_owned()));
+        }
+        let csv = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("csv"));
+        if files.is_empty() && !csv {
+            let text = read_text(path, TASK_BYTES_MAX).map_err(|error| unread(error.to_string()))?;
+            return Self::parse(&stem(path), &text);
+        }
+        let mut questions = Vec::new();
+        for file in if csv { vec![path.to_owned()] } else { files } {
+            let text = read_text(&file, TASK_BYTES_MAX)
+                .map_err(|error| TaskError::Read { path: file.display().to_string(), why: error.to_string() })?;
+            let name = stem(&file);
+            let subject = ["_test", "_dev", "_val"].iter().find_map(|part| name.strip_suffix(part)).unwrap_or(&name);
+            let found = published::mmlu_csv(subject, &text);
+            questions.extend(found.map_err(|(line, why)| TaskError::Item {
+                name: name.clone(),
+                place: format!("line {line}"),
+                why,
+            })?);
+        }
+        Self::of(&stem(path), questions)
     }
 
     /// How its items are answered; free if any of them is.
@@ -156,25 +173,62 @@ impl Task {
         if self.items.iter().any(free) { AnswerKind::Free } else { AnswerKind::Choice }
     }
 
-    /// Parses a task: one item per line; empty lines and lines that begin with `#` are ignored, and duplicates are dropped.
-    ///
-    /// # Errors
-    /// [`TaskError::Line`] or [`TaskError::Empty`].
-    pub fn parse(name: &str, text: &str) -> Result<Self, TaskError> {
-        let mut items: Vec<TaskItem> = Vec::new();
-        let mut seen = std::collections::HashSet::new();
-        for (line, number) in text.trim_start_matches('\u{feff}').lines().zip(1..) {
-            if line.trim().is_empty() || line.starts_with('#') {
-                continue;
-            }
-            let row = row(line).map_err(|why| TaskError::Line { name: name.to_owned(), line: number, why })?;
-            let question =
-                row.question().map_err(|why| TaskError::Line { name: name.to_owned(), line: number, why })?;
-            let id = Digest::of(format!("{question:?}"));
-            if seen.insert(id) {
-                items.push(TaskItem { id, question });
+    /// The same task with MMLU's letters written by the model, in place of chosen by their likelihood.
+    #[must_use]
+    pub fn written(mut self) -> Self {
+        for item in &mut self.items {
+            if let Question::Choose { prompt, candidates, right, protocol: Protocol::MmluLetter, .. } =
+                &mut item.question
+            {
+                let references = candidates.get(*right).cloned().into_iter().collect();
+                let prompt = std::mem::take(prompt);
+                item.question = Question::Answer { prompt, references, protocol: Protocol::MmluWritten };
             }
         }
+        self
+    }
+
+    /// The protocols of its items, in the order of their first use.
+    pub fn protocols(&self) -> Vec<Protocol> {
+        let mut found = Vec::new();
+        for protocol in self.items.iter().map(|item| item.question.protocol()) {
+            if !found.contains(&protocol) {
+                found.push(protocol);
+            }
+        }
+        found
+    }
+
+    /// Parses a task: one item per line, where empty lines and lines that begin with `#` are ignored, or one JSON value that
+    /// holds all items. Duplicates are dropped.
+    ///
+    /// # Errors
+    /// [`TaskError::Item`] or [`TaskError::Empty`].
+    pub fn parse(name: &str, text: &str) -> Result<Self, TaskError> {
+        let text = text.trim_start_matches('\u{feff}');
+        let mut questions = Vec::new();
+        let mut add = |place: String, found: Result<Vec<Question>, String>| {
+            let found = found.map_err(|why| TaskError::Item { name: name.to_owned(), place, why });
+            found.map(|found| questions.extend(found))
+        };
+        if let Some(entries) = entries(text) {
+            for (entry, number) in entries.iter().zip(1..) {
+                add(format!("entry {number}"), questions_of(entry))?;
+            }
+        } else {
+            for (line, number) in text.lines().zip(1..) {
+                if !line.trim().is_empty() && !line.starts_with('#') {
+                    add(format!("line {number}"), questions_of_line(line))?;
+                }
+            }
+        }
+        Self::of(name, questions)
+    }
+
+    fn of(name: &str, questions: Vec<Question>) -> Result<Self, TaskError> {
+        let mut seen = std::collections::HashSet::new();
+        let items = questions.into_iter().map(|question| TaskItem { id: question.id(), question });
+        let items: Vec<TaskItem> = items.filter(|item| seen.insert(item.id)).collect();
         if items.is_empty() {
             Err(TaskError::Empty(name.to_owned()))
         } else {
@@ -183,21 +237,76 @@ impl Task {
     }
 }
 
+/// The .csv files of a folder, or of its folder `test`, in order.
+fn csv_files(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("csv")) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    let test = folder.join("test");
+    if found.is_empty() && test.is_dir() { csv_files(&test) } else { Ok(found) }
+}
+
+/// The entries of a file that is one JSON value: a list, or an object that holds one as `Data` (`TriviaQA`) or `data` (`CoQA`).
+fn entries(text: &str) -> Option<Vec<Value>> {
+    let text = text.trim();
+    let list = |value: Value| match value {
+        Value::Array(entries) => Some(entries),
+        Value::Object(mut object) => match object.remove("Data").or_else(|| object.remove("data")) {
+            Some(Value::Array(entries)) => Some(entries),
+            _ => None,
+        },
+        _ => None,
+    };
+    let first = text.lines().next().unwrap_or_default();
+    // A line that is a whole object is an item, unless it holds a list of them.
+    match serde_json::from_str::<Value>(first) {
+        Ok(value) => list(value),
+        Err(_) if text.starts_with(['{', '[']) => list(serde_json::from_str(text).ok()?),
+        Err(_) => None,
+    }
+}
+
+fn questions_of_line(line: &str) -> Result<Vec<Question>, String> {
+    if !line.starts_with('{') {
+        let (good, bad) =
+            line.split_once('\t').ok_or("a JSON object is needed, or two sentences with a tab between")?;
+        return Ok(vec![Row::Pair { good: good.trim().to_owned(), bad: bad.trim().to_owned() }.question()?]);
+    }
+    let value = serde_json::from_str(line).map_err(|error| format!("this is not valid JSON ({error})"))?;
+    questions_of(&value)
+}
+
+/// The questions of an entry, in whichever format it is.
+fn questions_of(value: &Value) -> Result<Vec<Question>, String> {
+    let answer = value.get("answer").or_else(|| value.get("Answer"));
+    if value.get("story").is_some() {
+        return published::coqa(value);
+    }
+    Ok(vec![if answer.is_some_and(Value::is_object) {
+        published::trivia_qa(value)?
+    } else if answer.and_then(Value::as_str).is_some_and(|answer| answer.contains("####")) {
+        published::gsm8k(value)?
+    } else if value.get("subject").is_some() && value.get("choices").is_some() {
+        published::mmlu_json(value)?
+    } else {
+        row(value)?.question()?
+    }])
+}
+
 /// A line in one of the four formats.
 enum Row {
     Pair { good: String, bad: String },
     Statement { statement: String, label: bool },
-    Choice { question: String, choices: Vec<String>, answer: usize },
-    Free { question: String, answers: Vec<String>, matching: AnswerMatching },
+    Choice { prompt: Vec<Message>, choices: Vec<String>, answer: usize },
+    Free { prompt: Vec<Message>, answers: Vec<String>, protocol: Protocol },
 }
 
-fn row(line: &str) -> Result<Row, String> {
-    if !line.starts_with('{') {
-        let (good, bad) =
-            line.split_once('\t').ok_or("a JSON object is needed, or two sentences with a tab between")?;
-        return Ok(Row::Pair { good: good.trim().to_owned(), bad: bad.trim().to_owned() });
-    }
-    let value: Value = serde_json::from_str(line).map_err(|error| format!("this is not valid JSON ({error})"))?;
+fn row(value: &Value) -> Result<Row, String> {
     let text = |field: &str| {
         let found = value.get(field).and_then(Value::as_str);
         found.map(str::to_owned).ok_or_else(|| format!("`{field}` must be a text"))
@@ -220,21 +329,29 @@ fn row(line: &str) -> Result<Row, String> {
         };
         return Ok(Row::Statement { statement: text("statement")?, label });
     }
+    // What the model is told before the question, such as who it is.
+    let prompt = || -> Result<Vec<Message>, String> {
+        let system = if value.get("system").is_some() { Some(Message::system(text("system")?)) } else { None };
+        Ok(system.into_iter().chain([Message::user(text("question")?)]).collect())
+    };
     if value.get("choices").is_some() {
         let answer = value
             .get("answer")
             .and_then(Value::as_u64)
             .ok_or("`answer` must be the number of the right choice, from 0")?;
-        return Ok(Row::Choice { question: text("question")?, choices: texts("choices")?, answer: answer as usize });
+        return Ok(Row::Choice { prompt: prompt()?, choices: texts("choices")?, answer: answer as usize });
     }
     if value.get("answers").is_some() {
-        let matching = value.get("matching").map_or(Ok(AnswerMatching::Exact), |matching| {
-            AnswerMatching::deserialize(matching).map_err(|_| "`matching` must be \"exact\" or \"fuzzy\"".to_owned())
-        })?;
-        return Ok(Row::Free { question: text("question")?, answers: texts("answers")?, matching });
+        let protocol = match value.get("matching").map(|matching| matching.as_str().unwrap_or_default()) {
+            None | Some("exact") => Protocol::Exact,
+            Some("fuzzy") => Protocol::Fuzzy,
+            Some("contains") => Protocol::Contains,
+            Some(_) => return Err("`matching` must be \"exact\", \"fuzzy\" or \"contains\"".to_owned()),
+        };
+        return Ok(Row::Free { prompt: prompt()?, answers: texts("answers")?, protocol });
     }
     Err("an item has `sentence_good` and `sentence_bad`, `statement` and `label`, `question`, `choices` and `answer`, or \
-         `question` and `answers`"
+         `question` and `answers`; or it is one of TriviaQA, CoQA, MMLU or GSM8K with its answer"
         .to_owned())
 }
 
@@ -247,26 +364,27 @@ impl Row {
                 candidates: vec![good, bad],
                 right: 0,
                 by: Likelihood::Whole,
+                protocol: Protocol::Pair,
             },
             Self::Statement { statement, label } => Question::Choose {
                 prompt: vec![Message::user(format!("Is it true that: {statement} Answer yes or no."))],
                 candidates: vec!["Yes".to_owned(), "No".to_owned()],
                 right: usize::from(!label),
                 by: Likelihood::Whole,
+                protocol: Protocol::Statement,
             },
             Self::Choice { choices, answer, .. } if answer >= choices.len() || choices.len() < 2 => {
                 return Err(format!("`answer` is {answer} of {} choices; from 0, and of at least two", choices.len()));
             }
-            Self::Choice { question, choices, answer } => Question::Choose {
-                prompt: vec![Message::user(question)],
+            Self::Choice { prompt, choices, answer } => Question::Choose {
+                prompt,
                 candidates: choices,
                 right: answer,
                 by: Likelihood::PerToken,
+                protocol: Protocol::Choice,
             },
             Self::Free { answers, .. } if answers.is_empty() => return Err("`answers` is empty".to_owned()),
-            Self::Free { question, answers, matching } => {
-                Question::Answer { prompt: vec![Message::user(question)], references: answers, matching }
-            }
+            Self::Free { prompt, answers, protocol } => Question::Answer { prompt, references: answers, protocol },
         })
     }
 }
@@ -301,15 +419,6 @@ mod tests {
         check(r#"{"q": 1}"#, Err("an item has"));
         check("# nothing\n", Err("has no items"));
         check("a\ta", Err("both sentences are the same"));
-    }
-
-    #[test]
-    fn matching_compares_words_without_punctuation() {
-        assert!(AnswerMatching::Exact.holds("  Paris. ", "paris"));
-        assert!(!AnswerMatching::Exact.holds("It is Paris", "Paris"));
-        assert!(AnswerMatching::Fuzzy.holds("It is Paris", "Paris"));
-        assert!(!AnswerMatching::Fuzzy.holds("I would say that it may be Paris", "Paris"));
-        assert!(!AnswerMatching::Fuzzy.holds("", "") && !AnswerMatching::Fuzzy.holds("Rome", "Paris"));
     }
 
     #[test]

@@ -83,9 +83,27 @@ fn a_full_entropy_is_preferred_to_one_over_alternatives() {
 fn a_hopeless_group_is_noticed_once_the_window_is_full() {
     let bad: [(Option<f32>, Option<f32>, &[f32]); 3] = [(Some(-9.0), None, &[]); 3];
     assert_eq!(stats(4, &bad).below_stop_level(), None);
-    assert_eq!(stats(3, &bad).below_stop_level(), Some(-9.0));
+    assert_eq!(stats(3, &bad).below_stop_level(), Some(StopLevel::Logprob(-9.0)));
     let good: [(Option<f32>, Option<f32>, &[f32]); 3] = [(Some(-1.0), None, &[]); 3];
     assert_eq!(stats(3, &good).below_stop_level(), None);
+}
+
+#[test]
+fn a_group_of_low_confidence_is_noticed_where_a_level_is_set() {
+    let settings =
+        |stop| ConfidenceSettings { group_tokens: 2, stop_group_confidence: stop, ..ConfidenceSettings::default() };
+    let after = |stop, confidences: &[f32]| {
+        let mut stats = TokenStats::new(&settings(stop));
+        for confidence in confidences {
+            stats.push(Some(-0.1), None, &[-confidence, -confidence], |value| *value);
+        }
+        stats.below_stop_level()
+    };
+    assert_eq!(after(Some(2.0), &[3.0, 0.5]), Some(StopLevel::Confidence(1.75)));
+    // The level itself is not below it; one token is no group; without a level nothing stops.
+    assert_eq!(after(Some(2.0), &[3.0, 1.0]), None);
+    assert_eq!(after(Some(2.0), &[0.1]), None);
+    assert_eq!(after(None, &[0.1, 0.1]), None);
 }
 
 #[test]

@@ -116,13 +116,14 @@ fn modes_and_end_conditions_fit_together() {
 fn the_regulators_policy_is_read() {
     let quiet = accepted("interaction:", "interaction:").regulator;
     assert_eq!(quiet, RegulatorConfig::default());
-    let text = "regulator: {policy: enforce, max_regenerations: 2, tokens_max: 5000, money_max: 0.25, seconds_max: 90, quality: off}\ninteraction:";
+    let text = "regulator: {policy: enforce, max_regenerations: 2, tokens_max: 5000, money_max: 0.25, seconds_max: 90, samples: 5, quality: off}\ninteraction:";
     let expected = RegulatorConfig {
         policy: RegulatorPolicy::Enforce,
         regenerations_max: 2,
         tokens_max: Some(5_000),
         money_micros_max: Some(250_000),
         wallclock_ms_max: Some(90_000),
+        samples: 5,
         quality: QualityFeedback::Off,
     };
     assert_eq!(accepted("interaction:", text).regulator, expected);

@@ -37,6 +37,7 @@ impl Utterance {
             regulator: RegulatorRecord { reading: TurnStats::default(), decisions: Vec::new() },
             quality: None,
             interventions: Vec::new(),
+            resampled: None,
             timing: UtteranceTiming::default(),
         }
     }

@@ -140,6 +140,9 @@ pub struct Utterance {
     /// The interventions of the regulator, in order; empty under `policy: observe`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub interventions: Vec<Intervention>,
+    /// What samples of the same message say of it; absent if it was not flagged, or none were asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resampled: Option<Resampled>,
     /// Wall clock.
     pub timing: UtteranceTiming,
 }
@@ -160,6 +163,37 @@ pub struct ThoughtRecord {
     pub confidence: Option<f64>,
     /// Where `confidence` comes from.
     pub confidence_basis: Option<ConfidenceBasis>,
+}
+
+/// What samples of a flagged message say of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Resampled {
+    /// Why the message was flagged: the regulator's decisions and the monitors.
+    pub flagged_by: Vec<String>,
+    /// What was said instead, with the number of its meaning; 0 is that of the message.
+    pub samples: Vec<ResampledMessage>,
+    /// Entropy of the samples' meanings, nats; 0 if all mean the same.
+    pub semantic_entropy: Option<f64>,
+    /// Share of the samples with the very words of the message.
+    pub answer_frequency: Option<f64>,
+    /// Share of the samples with the most frequent meaning.
+    pub self_consistency: Option<f64>,
+    /// `CoCoA`: the message's mean negative log-probability times how unlike it the samples are.
+    pub cocoa_ppl: Option<f64>,
+    /// Why there are no samples.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// Tokens read and written for this, which count against the regulator's caps and are not in [`Utterance::usage`].
+    pub tokens: u64,
+}
+
+/// One sample of a message.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ResampledMessage {
+    /// What it says.
+    pub content: String,
+    /// The number of its meaning.
+    pub meaning: usize,
 }
 
 /// The quality of a message, measured from its words while a rollout runs.
