@@ -168,6 +168,24 @@ def many_messages(server):
     return f"20,001 messages tokenised in {took:.1f} s"
 
 
+def large_responses(server):
+    """As many log-probabilities as one response may report, asked for by 16 clients at once, half of which do not read."""
+    body = {"model": "bundled", "prompt": "Once", "max_tokens": 162, "n": 32, "temperature": 50, "top_p": 1, "logprobs": 100}
+    held = [server.connect() for _ in range(8)]
+    for one in held:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        one.sendall(post("/v1/completions", json.dumps(body).encode()))
+    begun = time.monotonic()
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: server.ask("/v1/completions", body), range(8)))
+    sizes = [len(answer) >> 20 for status, answer in answers if status == 200]
+    assert len(sizes) == 8, [status for status, _ in answers]
+    server.check()
+    for one in held:
+        one.close()
+    return f"16 responses of 523,584 log-probabilities, 8 of them unread: {max(sizes)} MiB each in {time.monotonic() - begun:.1f} s; peak {server.peak >> 20} MiB"
+
+
 def greedy_choices(server):
     body = {"model": "bundled", "prompt": "Once", "max_tokens": 2000, "n": 128, "temperature": 50, "top_p": 1}
     greedy = server.connect()
@@ -433,7 +451,8 @@ def main():
     root = pathlib.Path(__file__).resolve().parent.parent
     failed = 0
     server = Server(given.loom)
-    attacks = [idle_connections, half_requests, deep_and_wide, large_bodies, many_messages, unread_streams, greedy_choices, stop_with_clients]
+    attacks = [idle_connections, half_requests, deep_and_wide, large_bodies, many_messages, unread_streams, large_responses,
+               greedy_choices, stop_with_clients]
     for attack in attacks:
         try:
             print(f"{attack.__name__:18} {attack(server)}", flush=True)

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Real clients against `loom serve` on the bundled model: the official `openai` package and lm-evaluation-harness, in an
 # environment of the script's own under target/. What they see must be what `loom generate` and `loom logprobs` say.
+# With --record their requests are written to tests/data/clients.jsonl, which tests/it/serve/clients.rs replays.
 #
 # Needs Python 3.10 or newer; the first run fetches about 300 MB from PyPI. $LOOM names the program (default
 # target/debug/loom, which `cargo test --test it` builds).
@@ -27,7 +28,7 @@ for _ in $(seq 100); do
     sleep 0.1
 done
 HF_HUB_OFFLINE=1 HF_DATASETS_OFFLINE=1 HF_HOME="$work/hf" TQDM_DISABLE=1 LOOM="$loom" \
-    "$python" scripts/check_clients.py "$url" "$work"
+    "$python" scripts/check_clients.py "$url" "$work" $([ "${1:-}" != --record ] || echo tests/data/clients.jsonl)
 
 kill -TERM "$serve"
 wait "$serve"

@@ -1,4 +1,6 @@
-"""The client half of check-clients.sh: `check_clients.py URL FOLDER`, with the server's key in FOLDER/key."""
+"""The client half of check-clients.sh: `check_clients.py URL FOLDER [RECORD]`, with the server's key in FOLDER/key.
+
+With RECORD, the requests of the clients and the forms of their answers are written to that file."""
 
 import importlib.metadata
 import json
@@ -11,7 +13,12 @@ import urllib.request
 
 import openai
 
+from record_clients import Recorder
+
 URL, WORK = sys.argv[1], pathlib.Path(sys.argv[2])
+RECORDER = Recorder(URL) if len(sys.argv) > 3 else None
+# Where the clients send their requests.
+CLIENT_URL = RECORDER.url if RECORDER else URL
 KEY = (WORK / "key").read_text().strip()
 HELLO = [
     {"role": "system", "content": "I have two dogs. I love hiking."},
@@ -37,6 +44,13 @@ def metric(name):
     return next(float(line.split()[-1]) for line in page.read().decode().splitlines() if line.startswith(f"{name} "))
 
 
+def begin(package):
+    client = f"{package} {importlib.metadata.version(package)}"
+    if RECORDER:
+        RECORDER.client = client
+    print(client)
+
+
 def told(what, detail=""):
     print(f"  {what:<52}{detail}".rstrip())
 
@@ -52,8 +66,8 @@ def refused(kind, why, call):
 
 
 def with_openai():
-    print(f"openai {importlib.metadata.version('openai')}")
-    client = openai.OpenAI(base_url=URL, api_key=KEY, max_retries=0)
+    begin("openai")
+    client = openai.OpenAI(base_url=CLIENT_URL, api_key=KEY, max_retries=0)
     assert [model.id for model in client.models.list()] == ["bundled"]
     assert client.models.retrieve("bundled").owned_by == "loom"
 
@@ -120,7 +134,7 @@ def with_openai():
     picture = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}]
     refused(openai.BadRequestError, "image_url", lambda: client.chat.completions.create(model="bundled", messages=picture))
     refused(openai.BadRequestError, "temperature", lambda: chat_with(temperature=-1))
-    stranger = openai.OpenAI(base_url=URL, api_key="wrong", max_retries=0)
+    stranger = openai.OpenAI(base_url=CLIENT_URL, api_key="wrong", max_retries=0)
     refused(openai.AuthenticationError, "API key", lambda: stranger.models.list())
 
     with client.completions.create(
@@ -152,7 +166,7 @@ def with_lm_eval():
     import lm_eval
     from lm_eval.tasks import TaskManager
 
-    print(f"lm-evaluation-harness {importlib.metadata.version('lm_eval')}")
+    begin("lm_eval")
     os.environ["OPENAI_API_KEY"] = KEY
     datasets.disable_progress_bars()
     tasks = WORK / "tasks"
@@ -173,7 +187,7 @@ def with_lm_eval():
     )
     results = lm_eval.simple_evaluate(
         model="local-completions",
-        model_args=f"model=bundled,base_url={URL}/completions,tokenizer_backend=remote,"
+        model_args=f"model=bundled,base_url={CLIENT_URL}/completions,tokenizer_backend=remote,"
         f"auth_token={KEY},num_concurrent=3,max_length=512",
         tasks=["score", "write"],
         task_manager=TaskManager(include_path=str(tasks), include_defaults=False),
@@ -203,3 +217,5 @@ def with_lm_eval():
 
 with_openai()
 with_lm_eval()
+if RECORDER:
+    RECORDER.write(pathlib.Path(sys.argv[3]))

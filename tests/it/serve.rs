@@ -1,6 +1,7 @@
 //! `loom serve` from outside: what clients get, in OpenAI's form and beyond it.
 
 mod attacks;
+mod clients;
 mod refusals;
 mod replies;
 mod thoughts;

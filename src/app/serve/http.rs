@@ -121,7 +121,7 @@ struct ActiveRequest {
 /// [`SERVER_STOP_S_MAX`](crate::foundation::base::limits::SERVER_STOP_S_MAX) seconds at the latest.
 ///
 /// # Errors
-/// If the system provides no randomness.
+/// If the system provides no randomness, or the metrics cannot be registered.
 pub async fn serve(
     listener: TcpListener,
     service: HttpService,
@@ -144,7 +144,7 @@ fn routes(service: HttpService) -> io::Result<Router> {
         waiting_max: limits.waiting,
         silence: limits.silence,
         memory: RequestMemory::default(),
-        metrics: Arc::default(),
+        metrics: Arc::new(Metrics::new().map_err(io::Error::other)?),
         started_at: SystemClock.now().as_second(),
         draws: RngStream::root(getrandom::u64()?),
         drawn: AtomicU64::new(0),
@@ -261,8 +261,12 @@ async fn health(State(shared): State<Arc<Shared>>) -> Json<Value> {
     Json(json!({ "status": "ok", "model": shared.name }))
 }
 
-async fn metrics(State(shared): State<Arc<Shared>>) -> ([(header::HeaderName, &'static str); 1], String) {
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], shared.metrics.page())
+async fn metrics(
+    State(shared): State<Arc<Shared>>,
+) -> Result<([(header::HeaderName, &'static str); 1], String), ApiError> {
+    let page = shared.metrics.page();
+    let page = page.map_err(|error| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+    Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], page))
 }
 
 async fn wrong_method() -> ApiError {

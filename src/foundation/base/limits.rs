@@ -201,6 +201,17 @@ pub const CHOICES_TEXT_BYTES_MAX: usize = 64 << 20;
 pub const RESPONSE_TOKENS_MAX: usize = 1 << 21;
 /// Most log-probabilities in one response that reports them: tokens of all choices, times their alternatives and themselves.
 pub const RESPONSE_LOGPROBS_MAX: usize = 1 << 19;
+/// Memory counted for a reported token, as a token of the reply and as JSON, bytes.
+pub const REPORTED_TOKEN_BYTES: usize = 320;
+/// Memory counted for each alternative of a reported token, bytes.
+pub const REPORTED_ALTERNATIVE_BYTES: usize = 160;
+/// Memory for the responses that report log-probabilities and are not streamed, of all requests of `loom serve` together,
+/// bytes; further ones wait. The largest response fits.
+pub const RESPONSES_BYTES_MAX: usize = RESPONSE_LOGPROBS_MAX * REPORTED_TOKEN_BYTES;
+/// Memory for all such responses of at most [`SMALL_RESPONSE_BYTES_MAX`] each, so that they do not wait for large ones, bytes.
+pub const SMALL_RESPONSES_BYTES_MAX: usize = 32 << 20;
+/// Memory for a small response, bytes.
+pub const SMALL_RESPONSE_BYTES_MAX: usize = 2 << 20;
 /// Most choices of one request that are generated at the same time, so that other requests get their turn.
 pub const CHOICES_AT_ONCE_MAX: usize = 16;
 /// Most bytes of a stream that wait for the client to read; the sequence waits then.

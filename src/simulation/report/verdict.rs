@@ -406,16 +406,7 @@ fn combined(
     };
     // The figure is that of the rollout that decides: the first that did not hold, else the first that did.
     let deciding = each.iter().find(|(_, evidence)| evidence.held == Some(held == judged)).or(each.first());
-    let mut turns: Vec<DecidingTurn> = each
-        .iter()
-        .filter(|(_, evidence)| evidence.held == Some(false))
-        .flat_map(|(transcript, evidence)| {
-            let rollout = transcript.run.rollout;
-            evidence.turns.iter().map(move |&turn| DecidingTurn { rollout, turn })
-        })
-        .collect();
-    turns.dedup();
-    turns.truncate(TURNS_MAX);
+    let turns = deciding_turns(&each);
     let mut needs: Vec<String> = Vec::new();
     for need in each.iter().flat_map(|(_, evidence)| &evidence.needs) {
         if !needs.contains(need) {
@@ -430,6 +421,15 @@ fn combined(
         ));
     }
     let figures = deciding.map(|(_, evidence)| evidence.figures.as_slice()).unwrap_or_default();
+    // Of several rollouts the figure says whose it is.
+    let of = |figure: String| match deciding {
+        Some((transcript, _)) if each.len() > 1 && !figure.is_empty() => {
+            format!("rollout {}: {figure}", transcript.run.rollout)
+        }
+        _ => figure,
+    };
+    let main = of(figures.first().cloned().unwrap_or_default());
+    let figure = of(figures.join("; "));
     let aspect = AspectVerdict {
         aspect,
         dimension: dimension.cloned(),
@@ -437,11 +437,31 @@ fn combined(
         rollouts_held: held,
         rollouts_judged: judged,
         interval: proportion(held, judged),
-        figure: figures.join("; "),
+        figure,
         turns,
         needs,
     };
-    (aspect, figures.first().cloned().unwrap_or_default())
+    (aspect, main)
+}
+
+/// The turns that decide, of every rollout that did not hold: the first of each, then the second of each, up to
+/// [`TURNS_MAX`].
+fn deciding_turns(each: &[(&Transcript, RolloutEvidence)]) -> Vec<DecidingTurn> {
+    let failed = || each.iter().filter(|(_, evidence)| evidence.held == Some(false));
+    let most = failed().map(|(_, evidence)| evidence.turns.len()).max().unwrap_or(0);
+    let mut turns: Vec<DecidingTurn> = Vec::new();
+    for place in 0..most {
+        for (transcript, evidence) in failed() {
+            let Some(&turn) = evidence.turns.get(place) else { continue };
+            let turn = DecidingTurn { rollout: transcript.run.rollout, turn };
+            if turns.len() < TURNS_MAX && !turns.contains(&turn) {
+                turns.push(turn);
+            }
+        }
+    }
+    // Stable: within a rollout the turn that decides most stays first.
+    turns.sort_by_key(|turn| turn.rollout);
+    turns
 }
 
 impl AspectVerdict {
@@ -583,8 +603,12 @@ mod tests {
 
     #[test]
     fn a_flat_intensity_does_not_follow_a_rising_one() {
-        let flat = verdict(vec![talk(|_| 0.45), talk(|_| 0.45)]);
+        let mut other = talk(|_| 0.45);
+        other.run.rollout = 1;
+        let flat = verdict(vec![talk(|_| 0.45), other]);
         let trajectory = named(&flat, "trajectory of belief");
+        let of_both: Vec<usize> = trajectory.turns.iter().map(|turn| turn.rollout).collect();
+        assert!(of_both == [0, 0, 0, 1, 1, 1] && trajectory.figure.starts_with("rollout 0: "), "{trajectory:?}");
         assert_eq!((trajectory.held, trajectory.rollouts_held, trajectory.rollouts_judged), (Held::DidNotHold, 0, 2));
         assert!(
             trajectory.figure.contains("expressed 0.45 throughout by likelihood, prescribed 0.10 to 0.80"),

@@ -130,6 +130,27 @@ async fn large_and_deep_requests_are_bounded() {
 }
 
 #[tokio::test]
+async fn a_large_response_arrives_whole() {
+    let server = Server::bundled().await;
+    let body = json!({ "model": "bundled", "messages": [{"role": "user", "content": "Hi."}], "n": 4, "max_tokens": 30,
+        "logprobs": true, "top_logprobs": 100, "temperature": 50, "loom": {"readings": true} });
+    let request = server.client.post(format!("http://{}/v1/chat/completions", server.at)).json(&body);
+    let response = request.send().await.unwrap();
+    let length: usize = response.headers()["content-length"].to_str().unwrap().parse().unwrap();
+    let text = response.text().await.unwrap();
+    assert!(text.len() == length && length > 1 << 18, "{length}");
+    let answer: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let choices = answer["choices"].as_array().unwrap();
+    let counts = |list: fn(&serde_json::Value) -> &serde_json::Value| -> usize {
+        choices.iter().map(|choice| list(choice).as_array().unwrap().len()).sum()
+    };
+    let tokens = answer["usage"]["completion_tokens"].as_u64().unwrap() as usize;
+    let (logprobs, readings) =
+        (counts(|choice| &choice["logprobs"]["content"]), counts(|choice| &choice["loom"]["tokens"]));
+    assert!(choices.len() == 4 && logprobs == readings && logprobs <= tokens && logprobs > 4, "{logprobs}, {tokens}");
+}
+
+#[tokio::test]
 async fn a_chat_of_many_messages_is_read_in_linear_time() {
     let server = Server::bundled().await;
     let messages: Vec<_> = (0..20_001)

@@ -1,15 +1,21 @@
-//! Memory for requests: what their bodies take while they are sent, and what parsing, rendering and tokenising them takes.
-//! Both have a limit for all requests together (`docs/SERVE.md`).
+//! Memory for requests: what their bodies take while they are sent, what parsing, rendering and tokenising them takes, and
+//! what the log-probabilities of their responses take. Each has a limit for all requests together (`docs/SERVE.md`).
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use axum::http::StatusCode;
+use axum::body::{Body, Bytes};
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream;
+use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::error::ApiError;
 use crate::foundation::base::limits::{
     BODIES_BYTES_MAX, BODY_FREE_BYTES_MAX, CHOICES_AT_ONCE_MAX, CHOICES_WORK_BYTES_MAX, JSON_DEPTH_MAX,
-    JSON_VALUES_MAX, REQUEST_WORK_BYTES_MAX, SMALL_REQUEST_WORK_BYTES_MAX, SMALL_REQUESTS_WORK_BYTES_MAX,
+    JSON_VALUES_MAX, REQUEST_WORK_BYTES_MAX, RESPONSES_BYTES_MAX, SMALL_REQUEST_WORK_BYTES_MAX,
+    SMALL_REQUESTS_WORK_BYTES_MAX, SMALL_RESPONSE_BYTES_MAX, SMALL_RESPONSES_BYTES_MAX,
 };
 
 /// Bytes counted per item of a JSON list.
@@ -22,6 +28,8 @@ const FIELD_BYTES: usize = 384;
 const WORK_PER_TEXT_BYTE: usize = 24;
 /// Bytes counted per byte of a prompt for each further choice that is generated at the same time.
 const CHOICE_PER_TEXT_BYTE: usize = 8;
+/// A response up to this size is not counted while the client reads it, bytes.
+const BODY_PIECE_BYTES: usize = 64 << 10;
 
 /// The memory for all requests.
 pub(super) struct RequestMemory {
@@ -30,6 +38,8 @@ pub(super) struct RequestMemory {
     /// For small requests: the semaphores are fair, and one that is small would wait behind those that are large.
     small_work: Arc<Semaphore>,
     choices: Arc<Semaphore>,
+    responses: Arc<Semaphore>,
+    small_responses: Arc<Semaphore>,
 }
 
 impl Default for RequestMemory {
@@ -39,6 +49,8 @@ impl Default for RequestMemory {
             work: Arc::new(Semaphore::new(REQUEST_WORK_BYTES_MAX)),
             small_work: Arc::new(Semaphore::new(SMALL_REQUESTS_WORK_BYTES_MAX)),
             choices: Arc::new(Semaphore::new(CHOICES_WORK_BYTES_MAX)),
+            responses: Arc::new(Semaphore::new(RESPONSES_BYTES_MAX)),
+            small_responses: Arc::new(Semaphore::new(SMALL_RESPONSES_BYTES_MAX)),
         }
     }
 }
@@ -47,10 +59,32 @@ impl Default for RequestMemory {
 #[derive(Clone, Default)]
 pub(super) struct BodyMemory(Arc<Mutex<(usize, Option<OwnedSemaphorePermit>)>>);
 
-/// What parsing and tokenising a request takes; given back when dropped.
+/// What parsing and tokenising a request and its response take; given back when dropped.
 pub(super) struct WorkMemory {
     _request: OwnedSemaphorePermit,
     _choices: Option<OwnedSemaphorePermit>,
+    response: Option<OwnedSemaphorePermit>,
+}
+
+impl WorkMemory {
+    /// `value` as the response's JSON. Of the memory only what the JSON takes is kept, until the client has read it.
+    pub(super) fn respond(self, value: &impl Serialize) -> Result<Response, ApiError> {
+        let json = serde_json::to_vec(value);
+        let json = json.map_err(|error| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+        let (length, json) = (json.len(), Bytes::from(json));
+        let held = self.response.and_then(|mut held| held.split(length.min(held.num_permits())));
+        let body = if length <= BODY_PIECE_BYTES {
+            Body::from(json)
+        } else {
+            Body::from_stream(stream::unfold((json, held), |(mut rest, held)| async move {
+                let piece = rest.split_to(rest.len().min(BODY_PIECE_BYTES));
+                (!piece.is_empty()).then_some((Ok::<_, std::convert::Infallible>(piece), (rest, held)))
+            }))
+        };
+        let headers =
+            [(CONTENT_TYPE, HeaderValue::from_static("application/json")), (CONTENT_LENGTH, HeaderValue::from(length))];
+        Ok((headers, body).into_response())
+    }
 }
 
 /// How many of `choices` choices, each with a prompt of `bytes` bytes, are generated at the same time.
@@ -97,7 +131,7 @@ impl RequestMemory {
         };
         let memory = if bytes <= SMALL_REQUEST_WORK_BYTES_MAX { &self.small_work } else { &self.work };
         let request = acquire(memory, permits).await?;
-        Ok(WorkMemory { _request: request, _choices: None })
+        Ok(WorkMemory { _request: request, _choices: None, response: None })
     }
 
     /// Waits for the memory of a request whose prompt of `bytes` bytes is continued `choices` times at the same time.
@@ -110,6 +144,14 @@ impl RequestMemory {
         let more = bytes.saturating_mul(CHOICE_PER_TEXT_BYTE).saturating_mul(choices.saturating_sub(1));
         let permits = u32::try_from(more.min(CHOICES_WORK_BYTES_MAX)).unwrap_or(u32::MAX);
         Ok(WorkMemory { _choices: Some(acquire(&self.choices, permits).await?), ..request })
+    }
+
+    /// Waits for the memory of a response whose log-probabilities take at most `bytes` bytes.
+    pub(super) async fn response(&self, request: WorkMemory, bytes: usize) -> Result<WorkMemory, ApiError> {
+        let bytes = bytes.min(RESPONSES_BYTES_MAX);
+        let memory = if bytes <= SMALL_RESPONSE_BYTES_MAX { &self.small_responses } else { &self.responses };
+        let permits = u32::try_from(bytes).unwrap_or(u32::MAX);
+        Ok(WorkMemory { response: Some(acquire(memory, permits).await?), ..request })
     }
 }
 
@@ -215,6 +257,26 @@ mod tests {
         assert!(memory.choices(work().await, 1, most).await.is_ok());
         drop(held);
         assert!(memory.choices(work().await, 2, most).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn responses_hold_their_memory_until_they_are_read() {
+        let memory = RequestMemory::default();
+        let work = async || memory.work(JsonSize::default()).await.unwrap();
+        let large = SMALL_RESPONSE_BYTES_MAX + 1;
+        let soon = std::time::Duration::from_millis(20);
+        let held = memory.response(work().await, RESPONSES_BYTES_MAX).await.unwrap();
+        assert!(tokio::time::timeout(soon, memory.response(work().await, large)).await.is_err());
+        assert!(memory.response(work().await, large - 1).await.is_ok(), "a small one does not wait");
+
+        // Once it is written, only the text of the response is held, and no longer than until it is read.
+        let text = "x".repeat(10 * BODY_PIECE_BYTES);
+        let response = held.respond(&text).unwrap();
+        assert_eq!(response.headers()[CONTENT_LENGTH], (text.len() + 2).to_string().as_str());
+        assert_eq!(memory.responses.available_permits(), RESPONSES_BYTES_MAX - text.len() - 2);
+        let read = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap();
+        assert_eq!(read, format!("\"{text}\""));
+        assert_eq!(memory.responses.available_permits(), RESPONSES_BYTES_MAX);
     }
 
     #[test]

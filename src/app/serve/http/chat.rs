@@ -2,21 +2,25 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use futures_util::future::try_join_all;
+use serde::Serialize;
+use serde::ser::{SerializeMap as _, Serializer};
 use serde_json::{Map, Value, json};
 
-use super::common::{CommonFields, alternatives, finish_reason, prompt_usage, thinking, usage, with_fields};
+use super::common::{
+    Answered, CommonFields, Each, Enveloped, Readings, alternatives, finish_reason, prompt_usage, thinking, usage,
+    with_fields,
+};
 use super::error::ApiError;
 use super::fields::{Fields, ParsedBody};
 use super::streaming::{Chunks, complete, stream_of};
 use super::{Shared, run_sized, token_json};
 use crate::foundation::base::limits::REPLY_TOKENS_MAX;
-use crate::foundation::chat::{Completion, Flow, Message, Prompt, Role, Thought, TokenLogprob, TokenSink};
+use crate::foundation::chat::{Completion, Flow, Message, Prompt, Role, Thought, ThoughtEnd, TokenLogprob, TokenSink};
 
 /// A chat request.
 struct Chat {
@@ -45,17 +49,23 @@ pub(super) async fn chat(
             // The semaphore is never closed.
             let _place = chat.common.places.acquire().await.ok();
             let request = chat.common.request(Prompt::Chat(chat.messages.clone()), index);
-            complete(shared, request, None::<(&Chunks, fn(&TokenLogprob) -> Flow)>).await
+            let mut reply = complete(shared, request, None::<(&Chunks, fn(&TokenLogprob) -> Flow)>).await?;
+            if !chat.common.reports_tokens() {
+                reply.tokens = Vec::new();
+            }
+            Ok::<_, ApiError>(reply)
         }
     });
     let replies = try_join_all(replies).await?;
     let used = prompt_usage(replies.iter().map(|reply| reply.usage));
     shared.metrics.used(used);
-    let choices: Vec<_> = replies.iter().enumerate().map(|(index, reply)| chat.choice(index, reply, &shared)).collect();
     let thoughts: Vec<_> = replies.iter().map(thought_tokens).collect();
-    let envelope = chat.common.envelope(&shared, "chat.completion");
-    let used = with_fields(usage(used), of_thoughts(&thoughts));
-    Ok(Json(with_fields(envelope, json!({ "choices": choices, "usage": used }))).into_response())
+    let usage = with_fields(usage(used), of_thoughts(&thoughts));
+    let (chat, shared) = (&*chat, &*shared);
+    let choice = |(index, reply)| Choice { chat, shared, index, reply };
+    let choices = replies.iter().enumerate().map(choice).collect();
+    let envelope = &chat.common.envelope(shared, "chat.completion");
+    memory.respond(&Enveloped { envelope, fields: Answered { choices, usage } })
 }
 
 /// Streams all choices concurrently, each chunk with its index.
@@ -87,8 +97,16 @@ async fn stream(shared: Arc<Shared>, chat: Arc<Chat>, envelope: Value, chunks: C
                 if is_thought {
                     return chunks.send(&chunk(index, json!({ "reasoning_content": token.text }), json!({})));
                 }
-                let extra = chat.of_tokens(std::slice::from_ref(token), shared);
-                chunks.send(&chunk(index, json!({ "content": token.text }), extra))
+                let delta = json!({ "content": token.text });
+                let token = std::slice::from_ref(token);
+                let mut extra = Map::new();
+                if let Some(logprobs) = chat.logprobs(token, shared) {
+                    extra.insert("logprobs".to_owned(), json!(logprobs));
+                }
+                if let Some(readings) = chat.readings(token, shared) {
+                    extra.insert("loom".to_owned(), json!(readings));
+                }
+                chunks.send(&chunk(index, delta, Value::Object(extra)))
             });
             let reply = complete(shared, request, Some((chunks, on_token))).await?;
             open();
@@ -167,38 +185,69 @@ impl Chat {
         Ok(Self { common, messages, logprobs, includes_thought })
     }
 
-    fn choice(&self, index: usize, reply: &Completion, shared: &Shared) -> Value {
-        let choice = json!({
-            "index": index,
-            "message": { "role": "assistant", "content": reply.message.content, "refusal": null },
-            "logprobs": null,
-            "finish_reason": finish_reason(reply.finish),
-        });
-        let mut choice = with_fields(choice, self.of_tokens(&reply.tokens, shared));
-        let thought = reply.message.thought.as_ref().filter(|_| self.includes_thought);
-        if let (Some(thought), Some(Value::Object(message))) = (thought, choice.get_mut("message")) {
-            message.insert("reasoning_content".to_owned(), json!(thought.text));
-        }
-        let tokens = reply.thought.as_ref().filter(|_| self.common.readings && self.includes_thought);
-        if let (Some(thought), Some(Value::Object(own))) = (tokens, choice.get_mut("loom")) {
-            let tokens = thought.tokens.iter().map(|token| token_json(token, shared.model.vocabulary()));
-            own.insert("thought".to_owned(), json!({ "end": thought.end, "tokens": tokens.collect::<Vec<_>>() }));
-        }
-        choice
+    /// The log-probabilities of tokens, if requested.
+    fn logprobs(&self, tokens: &[TokenLogprob], shared: &Shared) -> Option<impl Serialize> {
+        let content = Each(move || tokens.iter().map(|token| logprob(token, shared)));
+        self.logprobs.then_some(Logprobs { content, refusal: () })
     }
 
-    /// The log-probabilities and readings of tokens, if requested.
-    fn of_tokens(&self, tokens: &[TokenLogprob], shared: &Shared) -> Value {
-        let mut extra = Map::new();
-        if self.logprobs {
-            let content: Vec<_> = tokens.iter().map(|token| logprob(token, shared)).collect();
-            extra.insert("logprobs".to_owned(), json!({ "content": content, "refusal": null }));
+    /// The readings of tokens, if requested.
+    fn readings(&self, tokens: &[TokenLogprob], shared: &Shared) -> Option<impl Serialize> {
+        let tokens = Each(move || tokens.iter().map(|token| token_json(token, shared.model.vocabulary())));
+        self.common.readings.then_some(Readings { tokens })
+    }
+}
+
+#[derive(Serialize)]
+struct Logprobs<L> {
+    content: L,
+    refusal: (),
+}
+
+/// The readings of a reply, with those of the thought before it.
+#[derive(Serialize)]
+struct ReplyReadings<A, T> {
+    #[serde(flatten)]
+    readings: A,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thought: Option<ThoughtReadings<T>>,
+}
+
+#[derive(Serialize)]
+struct ThoughtReadings<T> {
+    end: ThoughtEnd,
+    #[serde(flatten)]
+    readings: T,
+}
+
+/// A choice of a response that is not streamed.
+struct Choice<'a> {
+    chat: &'a Chat,
+    shared: &'a Shared,
+    index: usize,
+    reply: &'a Completion,
+}
+
+impl Serialize for Choice<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut message = json!({ "role": "assistant", "content": self.reply.message.content, "refusal": null });
+        let includes = self.chat.includes_thought;
+        if let Some(thought) = self.reply.message.thought.as_ref().filter(|_| includes) {
+            message = with_fields(message, json!({ "reasoning_content": thought.text }));
         }
-        if self.common.readings {
-            let tokens: Vec<_> = tokens.iter().map(|token| token_json(token, shared.model.vocabulary())).collect();
-            extra.insert("loom".to_owned(), json!({ "tokens": tokens }));
+        let mut choice = serializer.serialize_map(None)?;
+        choice.serialize_entry("index", &self.index)?;
+        choice.serialize_entry("message", &message)?;
+        choice.serialize_entry("logprobs", &self.chat.logprobs(&self.reply.tokens, self.shared))?;
+        choice.serialize_entry("finish_reason", finish_reason(self.reply.finish))?;
+        if let Some(readings) = self.chat.readings(&self.reply.tokens, self.shared) {
+            let thought = self.reply.thought.as_ref().filter(|_| includes).and_then(|thought| {
+                let readings = self.chat.readings(&thought.tokens, self.shared)?;
+                Some(ThoughtReadings { end: thought.end, readings })
+            });
+            choice.serialize_entry("loom", &ReplyReadings { readings, thought })?;
         }
-        Value::Object(extra)
+        choice.end()
     }
 }
 

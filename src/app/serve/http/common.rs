@@ -1,6 +1,7 @@
 //! Fields that chat and completion requests have in common, and fields of every response.
 
 use axum::http::StatusCode;
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
 
@@ -9,8 +10,8 @@ use super::error::ApiError;
 use super::fields::Fields;
 use super::{Gains, Shared};
 use crate::foundation::base::limits::{
-    CHOICES_MAX, CHOICES_TEXT_BYTES_MAX, REPLY_ASKED_TOKENS_MAX, RESPONSE_LOGPROBS_MAX, RESPONSE_TOKENS_MAX,
-    STOP_TEXT_BYTES_MAX, STOP_TEXTS_MAX, TOP_LOGPROBS_MAX,
+    CHOICES_MAX, CHOICES_TEXT_BYTES_MAX, REPLY_ASKED_TOKENS_MAX, REPORTED_ALTERNATIVE_BYTES, REPORTED_TOKEN_BYTES,
+    RESPONSE_LOGPROBS_MAX, RESPONSE_TOKENS_MAX, STOP_TEXT_BYTES_MAX, STOP_TEXTS_MAX, TOP_LOGPROBS_MAX,
 };
 use crate::foundation::base::{Clock, RngStream, SystemClock};
 use crate::foundation::chat::{DeltaGains, Finish, Prompt, Request, Sampling, Thinking, TokenLogprob, Usage};
@@ -33,6 +34,8 @@ pub(super) struct CommonFields {
     pub(super) places: Semaphore,
     /// Bytes of all prompts.
     prompt_bytes: usize,
+    /// Most bytes that the reported tokens take.
+    reported_bytes: usize,
 }
 
 impl CommonFields {
@@ -85,8 +88,20 @@ impl CommonFields {
         }
         fields.take_neutral("logit_bias", &[])?;
         fields.ignore(&["user", "metadata", "safety_identifier", "prompt_cache_key"]);
-        let (places, thinking) = (Semaphore::new(1), Thinking::default());
-        Ok(Self { n, stream, include_usage, seed, sampling, gains, thinking, readings, places, prompt_bytes: 0 })
+        let places = Semaphore::new(1);
+        Ok(Self {
+            n,
+            stream,
+            include_usage,
+            seed,
+            sampling,
+            gains,
+            thinking: Thinking::default(),
+            readings,
+            places,
+            prompt_bytes: 0,
+            reported_bytes: 0,
+        })
     }
 
     /// Checks what the response to `prompts` prompts of `bytes` together can take, `tokens` of which are reported, and sets
@@ -117,15 +132,23 @@ impl CommonFields {
             )
         } else {
             self.places = Semaphore::new(choices_at_once(choices, bytes));
+            let each = REPORTED_TOKEN_BYTES + alternatives * REPORTED_ALTERNATIVE_BYTES;
+            self.reported_bytes = if logprobs { all.saturating_mul(each) } else { 0 };
             self.prompt_bytes = bytes;
             return Ok(());
         };
         Err(ApiError::field("max_tokens", too_many + "; ask for fewer choices, tokens or alternatives"))
     }
 
-    /// Waits for the memory of the choices that are generated at the same time.
+    /// Waits for the memory of the choices that are generated at the same time, and of the response unless it is streamed.
     pub(super) async fn memory(&self, shared: &Shared, request: WorkMemory) -> Result<WorkMemory, ApiError> {
-        shared.memory.choices(request, self.places.available_permits(), self.prompt_bytes).await
+        let memory = shared.memory.choices(request, self.places.available_permits(), self.prompt_bytes).await?;
+        shared.memory.response(memory, if self.stream { 0 } else { self.reported_bytes }).await
+    }
+
+    /// Whether the response reports tokens.
+    pub(super) fn reports_tokens(&self) -> bool {
+        self.reported_bytes > 0
     }
 
     /// The model's request for choice number `index`.
@@ -166,6 +189,42 @@ impl CommonFields {
             // As an i64, the type that requests use.
             "loom": { "seed": self.seed.cast_signed() },
         })
+    }
+}
+
+/// The envelope with more fields.
+#[derive(Serialize)]
+pub(super) struct Enveloped<'a, T> {
+    #[serde(flatten)]
+    pub(super) envelope: &'a Value,
+    #[serde(flatten)]
+    pub(super) fields: T,
+}
+
+/// The fields of a response that is not streamed.
+#[derive(Serialize)]
+pub(super) struct Answered<C> {
+    pub(super) choices: Vec<C>,
+    pub(super) usage: Value,
+}
+
+/// Loom's own figures of tokens, in the field `loom`.
+#[derive(Serialize)]
+pub(super) struct Readings<L> {
+    pub(super) tokens: L,
+}
+
+/// A list whose items are made one at a time, when they are written.
+pub(super) struct Each<F>(pub(super) F);
+
+impl<F, I> Serialize for Each<F>
+where
+    F: Fn() -> I,
+    I: IntoIterator,
+    I::Item: Serialize,
+{
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq((self.0)())
     }
 }
 

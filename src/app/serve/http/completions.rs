@@ -3,16 +3,19 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use futures_util::future::try_join_all;
-use serde::Deserialize;
+use serde::ser::{SerializeMap as _, Serializer};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::common::{CommonFields, alternatives, finish_reason, no_vocabulary, prompt_usage, usage, with_fields};
+use super::common::{
+    Answered, CommonFields, Each, Enveloped, Readings, alternatives, finish_reason, no_vocabulary, prompt_usage, usage,
+    with_fields,
+};
 use super::error::ApiError;
 use super::fields::{Fields, ParsedBody};
 use super::streaming::{Chunks, complete, stream_of};
@@ -81,9 +84,10 @@ struct EchoedPrompt {
 }
 
 /// A choice or a chunk of it.
-struct ChoiceChunk<'a> {
-    text: &'a str,
-    tokens: &'a [TokenLogprob],
+struct ChoiceChunk {
+    index: u64,
+    text: String,
+    tokens: Vec<TokenLogprob>,
     /// Characters before it.
     offset: usize,
     /// Whether the first token is the first of an echoed prompt, which has no log-probability.
@@ -114,7 +118,8 @@ pub(super) async fn completions(
         .await;
     }
     let (choices, used) = completions.run(&shared, None).await?;
-    Ok(Json(with_fields(envelope, json!({ "choices": choices, "usage": usage(used) }))).into_response())
+    let choices = choices.iter().map(|chunk| Choice { completions: &completions, shared: &shared, chunk }).collect();
+    memory.respond(&Enveloped { envelope: &envelope, fields: Answered { choices, usage: usage(used) } })
 }
 
 impl Completions {
@@ -165,7 +170,7 @@ impl Completions {
         &self,
         shared: &Arc<Shared>,
         stream: Option<(&Chunks, &Value)>,
-    ) -> Result<(Vec<Value>, Usage), ApiError> {
+    ) -> Result<(Vec<ChoiceChunk>, Usage), ApiError> {
         let prompts = self.prompts.iter().enumerate();
         let answered = prompts.map(|(number, given)| self.answer(shared, number as u64, given, stream));
         let mut choices = Vec::new();
@@ -187,7 +192,7 @@ impl Completions {
         number: u64,
         given: &PromptInput,
         stream: Option<(&Chunks, &Value)>,
-    ) -> Result<(Vec<Value>, Usage), ApiError> {
+    ) -> Result<(Vec<ChoiceChunk>, Usage), ApiError> {
         let echoed = if self.echo { self.echo(shared, given).await? } else { EchoedPrompt::default() };
         let read = echoed.ids.len() as u64;
         let choices = (0..self.common.n).map(|n| {
@@ -247,30 +252,31 @@ impl Completions {
         given: &PromptInput,
         echoed: &EchoedPrompt,
         stream: Option<(&Chunks, &Value)>,
-    ) -> Result<(Option<Value>, Usage), ApiError> {
-        let send = |chunk: &ChoiceChunk<'_>| match stream {
+    ) -> Result<(Option<ChoiceChunk>, Usage), ApiError> {
+        let send = |chunk: &ChoiceChunk| match stream {
             Some((chunks, envelope)) => {
-                let choices = json!({ "choices": [self.choice_json(shared, index, chunk)] });
-                chunks.send(&with_fields(envelope.clone(), choices))
+                let choices = [Choice { completions: self, shared, chunk }];
+                chunks.send(&Enveloped { envelope, fields: Chunk { choices } })
             }
             None => Flow::Continue,
         };
         let mut offset = echoed.text.chars().count();
         if self.echo {
             let finish = (self.common.sampling.max_tokens == 0).then_some(Finish::Length);
-            let chunk = ChoiceChunk { text: &echoed.text, tokens: &echoed.tokens, offset: 0, first: true, finish };
+            let (text, tokens) = (echoed.text.clone(), echoed.tokens.clone());
+            let chunk = ChoiceChunk { index, text, tokens, offset: 0, first: true, finish };
             let _ = send(&chunk);
             if finish.is_some() {
                 let used = Usage { tokens_in: echoed.ids.len() as u64, ..Usage::default() };
-                return Ok((stream.is_none().then(|| self.choice_json(shared, index, &chunk)), used));
+                return Ok((stream.is_none().then_some(chunk), used));
             }
         }
         // The semaphore is never closed.
         let _place = self.common.places.acquire().await.ok();
         let on_token = stream.map(|(chunks, _)| {
             (chunks, |token: &TokenLogprob| {
-                let tokens = std::slice::from_ref(token);
-                let flow = send(&ChoiceChunk { text: &token.text, tokens, offset, first: false, finish: None });
+                let (text, tokens) = (token.text.clone(), vec![token.clone()]);
+                let flow = send(&ChoiceChunk { index, text, tokens, offset, first: false, finish: None });
                 offset += token.text.chars().count();
                 flow
             })
@@ -279,13 +285,15 @@ impl Completions {
         let end: Vec<_> = reply.end.into_iter().filter(|_| self.echo).collect();
         let finish = Some(reply.finish);
         if stream.is_some() {
-            let _ = send(&ChoiceChunk { text: "", tokens: &end, offset, first: false, finish });
+            let _ = send(&ChoiceChunk { index, text: String::new(), tokens: end, offset, first: false, finish });
             return Ok((None, reply.usage));
         }
         let text = echoed.text.clone() + &reply.message.content;
-        let tokens = [echoed.tokens.clone(), reply.tokens, end].concat();
-        let whole = ChoiceChunk { text: &text, tokens: &tokens, offset: 0, first: self.echo, finish };
-        Ok((Some(self.choice_json(shared, index, &whole)), reply.usage))
+        let mut tokens = Vec::new();
+        if self.common.reports_tokens() {
+            tokens = [echoed.tokens.clone(), reply.tokens, end].concat();
+        }
+        Ok((Some(ChoiceChunk { index, text, tokens, offset: 0, first: self.echo, finish }), reply.usage))
     }
 
     fn request(&self, given: &PromptInput, echoed: &EchoedPrompt, index: u64) -> Request {
@@ -298,58 +306,70 @@ impl Completions {
         request.after.clone_from(&echoed.after);
         request
     }
+}
 
-    fn choice_json(&self, shared: &Shared, index: u64, chunk: &ChoiceChunk<'_>) -> Value {
-        let choice = json!({
-            "index": index,
-            "text": chunk.text,
-            "logprobs": if self.logprobs { logprobs(chunk, shared) } else { Value::Null },
-            "finish_reason": chunk.finish.map(finish_reason),
-        });
-        if !self.common.readings {
-            return choice;
-        }
+/// A streamed chunk.
+#[derive(Serialize)]
+struct Chunk<'a> {
+    choices: [Choice<'a>; 1],
+}
+
+/// A choice as it is reported.
+struct Choice<'a> {
+    completions: &'a Completions,
+    shared: &'a Shared,
+    chunk: &'a ChoiceChunk,
+}
+
+impl Serialize for Choice<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { completions, shared, chunk } = *self;
         let vocabulary: Option<&dyn Vocabulary> = shared.model.vocabulary();
-        let tokens: Vec<_> = chunk.tokens.iter().map(|token| token_json(token, vocabulary)).collect();
-        with_fields(choice, json!({ "loom": { "tokens": tokens } }))
+        let mut choice = serializer.serialize_map(None)?;
+        choice.serialize_entry("index", &chunk.index)?;
+        choice.serialize_entry("text", &chunk.text)?;
+        choice.serialize_entry("logprobs", &completions.logprobs.then(|| logprobs(chunk, shared)))?;
+        choice.serialize_entry("finish_reason", &chunk.finish.map(finish_reason))?;
+        if completions.common.readings {
+            let tokens = Each(|| chunk.tokens.iter().map(|token| token_json(token, vocabulary)));
+            choice.serialize_entry("loom", &Readings { tokens })?;
+        }
+        choice.end()
     }
 }
 
+#[derive(Serialize)]
+struct Logprobs<T, L, O, F> {
+    tokens: T,
+    token_logprobs: L,
+    top_logprobs: O,
+    text_offset: F,
+}
+
 /// OpenAI's four lists. The first token of an echoed prompt has `null`.
-fn logprobs(chunk: &ChoiceChunk<'_>, shared: &Shared) -> Value {
-    let mut offset = chunk.offset;
-    let offsets: Vec<_> = chunk
-        .tokens
-        .iter()
-        .map(|token| {
-            let at = offset;
-            offset += token.text.chars().count();
-            at
-        })
-        .collect();
-    let top: Vec<_> = chunk
-        .tokens
-        .iter()
-        .enumerate()
-        .map(|(index, token)| {
-            if chunk.first && index == 0 {
-                return Value::Null;
-            }
+fn logprobs(chunk: &ChoiceChunk, shared: &Shared) -> impl Serialize {
+    let tokens = &chunk.tokens;
+    let top = move |(index, token): (usize, &TokenLogprob)| {
+        (!chunk.first || index > 0).then(|| {
             let mut texts = alternatives(token, shared);
             if let Some(logprob) = token.logprob
                 && texts.iter().all(|(text, _)| *text != token.text)
             {
                 texts.push((token.text.clone(), logprob));
             }
-            Value::Object(
-                texts.into_iter().map(|(text, logprob)| (text, json!(f64::from(logprob)))).collect::<Map<_, _>>(),
-            )
+            texts.into_iter().map(|(text, logprob)| (text, json!(f64::from(logprob)))).collect::<Map<_, _>>()
         })
-        .collect();
-    json!({
-        "tokens": chunk.tokens.iter().map(|token| &token.text).collect::<Vec<_>>(),
-        "token_logprobs": chunk.tokens.iter().map(|token| token.logprob.map(f64::from)).collect::<Vec<_>>(),
-        "top_logprobs": top,
-        "text_offset": offsets,
-    })
+    };
+    Logprobs {
+        tokens: Each(|| tokens.iter().map(|token| &token.text)),
+        token_logprobs: Each(|| tokens.iter().map(|token| token.logprob.map(f64::from))),
+        top_logprobs: Each(move || tokens.iter().enumerate().map(top)),
+        text_offset: Each(|| {
+            tokens.iter().scan(chunk.offset, |next, token| {
+                let at = *next;
+                *next += token.text.chars().count();
+                Some(at)
+            })
+        }),
+    }
 }

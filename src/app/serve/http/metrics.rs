@@ -1,12 +1,10 @@
 //! The server's metrics in Prometheus' text format (0.0.4).
 
-use std::collections::BTreeMap;
-use std::fmt::Write;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use axum::http::StatusCode;
+use prometheus::{HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry, TextEncoder};
 
 use crate::foundation::chat::Usage;
 
@@ -14,34 +12,30 @@ use crate::foundation::chat::Usage;
 const BOUNDS: [f64; 12] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0, 120.0];
 
 /// Counters and gauges.
-#[derive(Default)]
 pub(super) struct Metrics {
-    requests: Mutex<BTreeMap<&'static str, PerEndpoint>>,
-    tokens_in: AtomicU64,
-    tokens_cached: AtomicU64,
-    tokens_out: AtomicU64,
-    sequences: AtomicI64,
-    waiting: AtomicI64,
-}
-
-#[derive(Default)]
-struct PerEndpoint {
-    by_status: BTreeMap<u16, u64>,
-    /// Requests up to each bound.
-    buckets: [u64; BOUNDS.len()],
-    count: u64,
-    seconds: f64,
+    registry: Registry,
+    requests: IntCounterVec,
+    seconds: HistogramVec,
+    tokens_in: IntCounter,
+    tokens_cached: IntCounter,
+    tokens_out: IntCounter,
+    sequences: IntGauge,
+    waiting: IntGauge,
 }
 
 /// Increments a gauge until it is dropped.
-pub(super) struct GaugeGuard {
-    metrics: Arc<Metrics>,
-    gauge: fn(&Metrics) -> &AtomicI64,
+pub(super) struct GaugeGuard(IntGauge);
+
+impl GaugeGuard {
+    fn of(gauge: &IntGauge) -> Self {
+        gauge.inc();
+        Self(gauge.clone())
+    }
 }
 
 impl Drop for GaugeGuard {
     fn drop(&mut self) {
-        (self.gauge)(&self.metrics).fetch_sub(1, Ordering::Relaxed);
+        self.0.dec();
     }
 }
 
@@ -55,19 +49,42 @@ pub(super) struct RequestTimer {
 
 impl Drop for RequestTimer {
     fn drop(&mut self) {
-        let seconds = self.begun.elapsed().as_secs_f64();
-        let mut requests = self.metrics.requests.lock().unwrap_or_else(PoisonError::into_inner);
-        let endpoint = requests.entry(self.endpoint).or_default();
-        *endpoint.by_status.entry(self.status.as_u16()).or_default() += 1;
-        endpoint.count += 1;
-        endpoint.seconds += seconds;
-        for (bucket, bound) in endpoint.buckets.iter_mut().zip(BOUNDS) {
-            *bucket += u64::from(seconds <= bound);
-        }
+        self.metrics.requests.with_label_values(&[self.endpoint, self.status.as_str()]).inc();
+        self.metrics.seconds.with_label_values(&[self.endpoint]).observe(self.begun.elapsed().as_secs_f64());
     }
 }
 
 impl Metrics {
+    /// All metrics at zero.
+    ///
+    /// # Errors
+    /// If two metrics have one name or a name is invalid, which the tests exclude.
+    pub(super) fn new() -> prometheus::Result<Self> {
+        let requests =
+            Opts::new("loom_requests_total", "Requests by endpoint and status; 499: the client disconnected.");
+        let seconds = HistogramOpts::new("loom_request_seconds", "Time from the request to the end of the response.");
+        let metrics = Self {
+            registry: Registry::new(),
+            requests: IntCounterVec::new(requests, &["endpoint", "status"])?,
+            seconds: HistogramVec::new(seconds.buckets(BOUNDS.to_vec()), &["endpoint"])?,
+            tokens_in: IntCounter::new("loom_tokens_in_total", "Prompt tokens, including cached ones.")?,
+            tokens_cached: IntCounter::new("loom_tokens_cached_total", "Cached prompt tokens.")?,
+            tokens_out: IntCounter::new("loom_tokens_out_total", "Generated tokens.")?,
+            sequences: IntGauge::new("loom_sequences_active", "Active sequences.")?,
+            waiting: IntGauge::new("loom_requests_waiting", "Waiting requests.")?,
+        };
+        let registry = &metrics.registry;
+        registry.register(Box::new(metrics.requests.clone()))?;
+        registry.register(Box::new(metrics.seconds.clone()))?;
+        for counter in [&metrics.tokens_in, &metrics.tokens_cached, &metrics.tokens_out] {
+            registry.register(Box::new(counter.clone()))?;
+        }
+        for gauge in [&metrics.sequences, &metrics.waiting] {
+            registry.register(Box::new(gauge.clone()))?;
+        }
+        Ok(metrics)
+    }
+
     /// Starts the timer of a request. Until its response is known, its status is 499, client disconnected (as in
     /// nginx).
     pub(super) fn begin(self: &Arc<Self>, endpoint: &'static str) -> RequestTimer {
@@ -76,80 +93,33 @@ impl Metrics {
     }
 
     /// Counts an active sequence.
-    pub(super) fn sequence(self: &Arc<Self>) -> GaugeGuard {
-        self.increment(|metrics| &metrics.sequences)
+    pub(super) fn sequence(&self) -> GaugeGuard {
+        GaugeGuard::of(&self.sequences)
     }
 
     /// Counts a waiting request.
-    pub(super) fn wait(self: &Arc<Self>) -> GaugeGuard {
-        self.increment(|metrics| &metrics.waiting)
+    pub(super) fn wait(&self) -> GaugeGuard {
+        GaugeGuard::of(&self.waiting)
     }
 
     /// The number of waiting requests.
     pub(super) fn waiting(&self) -> usize {
-        usize::try_from(self.waiting.load(Ordering::Relaxed)).unwrap_or(0)
+        usize::try_from(self.waiting.get()).unwrap_or(0)
     }
 
     /// The number of active sequences, those that wait for the engine included.
     pub(super) fn sequences(&self) -> usize {
-        usize::try_from(self.sequences.load(Ordering::Relaxed)).unwrap_or(0)
-    }
-
-    fn increment(self: &Arc<Self>, gauge: fn(&Self) -> &AtomicI64) -> GaugeGuard {
-        gauge(self).fetch_add(1, Ordering::Relaxed);
-        GaugeGuard { metrics: Arc::clone(self), gauge }
+        usize::try_from(self.sequences.get()).unwrap_or(0)
     }
 
     pub(super) fn used(&self, usage: Usage) {
-        self.tokens_in.fetch_add(usage.tokens_in, Ordering::Relaxed);
-        self.tokens_cached.fetch_add(usage.tokens_cached, Ordering::Relaxed);
-        self.tokens_out.fetch_add(usage.tokens_out, Ordering::Relaxed);
+        self.tokens_in.inc_by(usage.tokens_in);
+        self.tokens_cached.inc_by(usage.tokens_cached);
+        self.tokens_out.inc_by(usage.tokens_out);
     }
 
     /// All metrics as text.
-    pub(super) fn page(&self) -> String {
-        let mut page = String::new();
-        // Writing into a string cannot fail.
-        let _ = self.write(&mut page);
-        page
-    }
-
-    fn write(&self, page: &mut String) -> std::fmt::Result {
-        let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
-        writeln!(page, "# HELP loom_requests_total Requests by endpoint and status; 499: the client disconnected.")?;
-        writeln!(page, "# TYPE loom_requests_total counter")?;
-        for (name, endpoint) in requests.iter() {
-            for (status, count) in &endpoint.by_status {
-                writeln!(page, "loom_requests_total{{endpoint=\"{name}\",status=\"{status}\"}} {count}")?;
-            }
-        }
-        writeln!(page, "# HELP loom_request_seconds Time from the request to the end of the response.")?;
-        writeln!(page, "# TYPE loom_request_seconds histogram")?;
-        for (name, endpoint) in requests.iter() {
-            for (bound, count) in BOUNDS.iter().zip(endpoint.buckets) {
-                writeln!(page, "loom_request_seconds_bucket{{endpoint=\"{name}\",le=\"{bound}\"}} {count}")?;
-            }
-            writeln!(page, "loom_request_seconds_bucket{{endpoint=\"{name}\",le=\"+Inf\"}} {}", endpoint.count)?;
-            writeln!(page, "loom_request_seconds_sum{{endpoint=\"{name}\"}} {}", endpoint.seconds)?;
-            writeln!(page, "loom_request_seconds_count{{endpoint=\"{name}\"}} {}", endpoint.count)?;
-        }
-        let counters = [
-            ("loom_tokens_in_total", "Prompt tokens, including cached ones.", &self.tokens_in),
-            ("loom_tokens_cached_total", "Cached prompt tokens.", &self.tokens_cached),
-            ("loom_tokens_out_total", "Generated tokens.", &self.tokens_out),
-        ];
-        for (name, help, value) in counters {
-            let value = value.load(Ordering::Relaxed);
-            writeln!(page, "# HELP {name} {help}\n# TYPE {name} counter\n{name} {value}")?;
-        }
-        let gauges = [
-            ("loom_sequences_active", "Active sequences.", &self.sequences),
-            ("loom_requests_waiting", "Waiting requests.", &self.waiting),
-        ];
-        for (name, help, value) in gauges {
-            let value = value.load(Ordering::Relaxed);
-            writeln!(page, "# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}")?;
-        }
-        Ok(())
+    pub(super) fn page(&self) -> prometheus::Result<String> {
+        TextEncoder::new().encode_to_string(&self.registry.gather())
     }
 }

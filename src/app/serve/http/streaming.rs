@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
-use serde_json::Value;
+use serde::Serialize;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
@@ -73,8 +73,9 @@ impl Waiting {
 
 impl Chunks {
     /// Sends a chunk; `Flow::Stop` if the client has disconnected.
-    pub(super) fn send(&self, chunk: &Value) -> Flow {
-        let text = chunk.to_string();
+    pub(super) fn send(&self, chunk: &impl Serialize) -> Flow {
+        // A chunk has text keys only, so it can always be written.
+        let Ok(text) = serde_json::to_string(chunk) else { return Flow::Stop };
         self.waiting.bytes.fetch_add(text.len(), Ordering::Relaxed);
         if self.sender.send(Ok(text)).is_ok() { Flow::Continue } else { Flow::Stop }
     }

@@ -25,17 +25,8 @@ const USER_DEFINED: u64 = 4;
 pub(super) const NO_TOKEN: u64 = u32::MAX as u64;
 /// Control tokens that end a turn wherever a vocabulary has them, as in llama.cpp (`llama-vocab.cpp`): the keys of many
 /// files name one end only.
-const TURN_ENDS: [&str; 9] = [
-    "<|eot_id|>",
-    "<|eom_id|>",
-    "<|im_end|>",
-    "<|end|>",
-    "<|return|>",
-    "<|call|>",
-    "<end_of_turn>",
-    "<|endoftext|>",
-    "<|end_of_text|>",
-];
+const TURN_ENDS: [&str; 7] =
+    ["<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<end_of_turn>"];
 /// `SentencePiece`'s symbol for a space.
 const SPACE: &str = "▁";
 
