@@ -11,15 +11,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-python=${PYTHON:-target/peers/bin/python}
-if [ ! -x "$python" ]; then
-    python3 -m venv target/peers
-    "$python" -m pip install --quiet torch transformers tokenizers jinja2 scikit-learn scipy numpy
-fi
-if [ -z "${LOOM:-}" ]; then
-    cargo build --quiet --release --bin loom
-    LOOM=${CARGO_TARGET_DIR:-target}/release/loom
-fi
+source scripts/zoo-environment.sh
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 "$python" scripts/zoo.py "$LOOM" "$work" "$@"

@@ -171,8 +171,12 @@ def pieces() -> None:
 ARCHITECTURES = {
     "gemma2": Arch.GEMMA2, "gemma3": Arch.GEMMA3, "olmo2": Arch.OLMO2, "phi3": Arch.PHI3, "granite": Arch.GRANITE,
     "qwen3-yarn": Arch.QWEN3, "qwen3-moe": Arch.QWEN3MOE, "granite-hybrid": Arch.GRANITE_HYBRID,
-    "granite-hybrid-moe": Arch.GRANITE_HYBRID,
+    "granite-hybrid-moe": Arch.GRANITE_HYBRID, "bamba": Arch.GRANITE_HYBRID, "falcon-h1": Arch.FALCON_H1,
+    "smollm3": Arch.SMOLLM3, "mamba2": Arch.MAMBA2, "falcon-mamba": Arch.MAMBA,
+    "nemotron-h": Arch.NEMOTRON_H,
 }
+# Their queries and keys are interleaved.
+INTERLEAVED = (Arch.GRANITE, Arch.GRANITE_HYBRID, Arch.SMOLLM3)
 
 
 def interleaved(rows: np.ndarray, heads: int) -> np.ndarray:
@@ -181,7 +185,50 @@ def interleaved(rows: np.ndarray, heads: int) -> np.ndarray:
     return halves.swapaxes(1, 2).reshape(rows.shape)
 
 
+def recurrent_settings(writer: GGUFWriter, arch: Arch, config: dict) -> None:
+    writer.add_context_length(1 << 20)
+    writer.add_embedding_length(config["hidden_size"])
+    writer.add_feed_forward_length(0)
+    writer.add_head_count(0)
+    writer.add_block_count(config["num_hidden_layers"])
+    writer.add_layer_norm_rms_eps(config["layer_norm_epsilon"])
+    writer.add_file_type(0)
+    writer.add_ssm_conv_kernel(config["conv_kernel"])
+    writer.add_ssm_state_size(config["state_size"])
+    if arch == Arch.MAMBA2:
+        writer.add_ssm_inner_size(config["num_heads"] * config["head_dim"])
+        writer.add_ssm_time_step_rank(config["num_heads"])
+        writer.add_ssm_group_count(config["n_groups"])
+    else:
+        writer.add_ssm_inner_size(config["intermediate_size"])
+        writer.add_ssm_time_step_rank(config["time_step_rank"])
+        writer.add_ssm_dt_b_c_rms(True)
+
+
+def nemotron_settings(writer: GGUFWriter, config: dict) -> None:
+    kinds = config["layers_block_type"]
+    writer.add_context_length(config["max_position_embeddings"])
+    writer.add_embedding_length(config["hidden_size"])
+    writer.add_feed_forward_length([config["intermediate_size"] if kind == "mlp" else 0 for kind in kinds])
+    writer.add_block_count(len(kinds))
+    writer.add_head_count(config["num_attention_heads"])
+    writer.add_head_count_kv([config["num_key_value_heads"] if kind == "full_attention" else 0 for kind in kinds])
+    writer.add_key_length(config["head_dim"])
+    writer.add_value_length(config["head_dim"])
+    writer.add_layer_norm_rms_eps(config["layer_norm_epsilon"])
+    writer.add_file_type(0)
+    writer.add_ssm_conv_kernel(config["conv_kernel"])
+    writer.add_ssm_state_size(config["ssm_state_size"])
+    writer.add_ssm_group_count(config["n_groups"])
+    writer.add_ssm_inner_size(config["mamba_num_heads"] * config["mamba_head_dim"])
+    writer.add_ssm_time_step_rank(config["mamba_num_heads"])
+
+
 def settings(writer: GGUFWriter, arch: Arch, config: dict) -> None:
+    if arch == Arch.NEMOTRON_H:
+        return nemotron_settings(writer, config)
+    if arch in (Arch.MAMBA, Arch.MAMBA2):
+        return recurrent_settings(writer, arch, config)
     rope = config["rope_parameters"]
     whole = rope.get("full_attention", rope)
     heads, layers = config["num_attention_heads"], config["num_hidden_layers"]
@@ -194,23 +241,33 @@ def settings(writer: GGUFWriter, arch: Arch, config: dict) -> None:
     writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
     writer.add_file_type(0)
     kinds = config.get("layer_types")
+    if arch == Arch.GRANITE_HYBRID and config["model_type"] == "bamba":
+        kinds = ["full_attention" if i in config["attn_layer_indices"] else "mamba" for i in range(layers)]
+        writer.add_rope_dimension_count(head_dim // 2)
+    if arch == Arch.FALCON_H1:
+        writer.add_ssm_conv_kernel(config["mamba_d_conv"])
+        writer.add_ssm_state_size(config["mamba_d_state"])
+        writer.add_ssm_group_count(config["mamba_n_groups"])
+        writer.add_ssm_inner_size(config["mamba_d_ssm"])
+        writer.add_ssm_time_step_rank(config["mamba_n_heads"])
     if arch == Arch.GRANITE_HYBRID:
         writer.add_head_count_kv([config["num_key_value_heads"] if kind == "full_attention" else 0 for kind in kinds])
-        writer.add_rope_scaling_finetuned(config["position_embedding_type"] == "rope")
+        writer.add_rope_scaling_finetuned(config.get("position_embedding_type", "rope") == "rope")
         writer.add_ssm_conv_kernel(config["mamba_d_conv"])
         writer.add_ssm_state_size(config["mamba_d_state"])
         writer.add_ssm_group_count(config["mamba_n_groups"])
         writer.add_ssm_inner_size(config["mamba_expand"] * config["hidden_size"])
         writer.add_ssm_time_step_rank(config["mamba_n_heads"])
-        if config["num_local_experts"]:
+        if config.get("num_local_experts"):
             writer.add_expert_count(config["num_local_experts"])
             writer.add_expert_used_count(config["num_experts_per_tok"])
-        writer.add_expert_shared_feed_forward_length(config["shared_intermediate_size"])
+        if config["model_type"] != "bamba":
+            writer.add_expert_shared_feed_forward_length(config["shared_intermediate_size"])
     else:
         writer.add_head_count_kv(config["num_key_value_heads"])
     if arch != Arch.PHI3:
         writer.add_rope_freq_base(whole["rope_theta"])
-    if arch in (Arch.GEMMA2, Arch.GEMMA3, Arch.QWEN3, Arch.QWEN3MOE):
+    if arch in (Arch.GEMMA2, Arch.GEMMA3, Arch.QWEN3, Arch.QWEN3MOE, Arch.FALCON_H1):
         writer.add_key_length(head_dim)
         writer.add_value_length(head_dim)
     if arch in (Arch.GEMMA2, Arch.GEMMA3):
@@ -237,7 +294,7 @@ def settings(writer: GGUFWriter, arch: Arch, config: dict) -> None:
         writer.add_rope_scaling_attn_factors(float(np.sqrt(1 + np.log(scale) / np.log(trained))))
         writer.add_tensor("rope_factors_long.weight", np.array(whole["long_factor"], np.float32))
         writer.add_tensor("rope_factors_short.weight", np.array(whole["short_factor"], np.float32))
-    if arch in (Arch.GRANITE, Arch.GRANITE_HYBRID):
+    if arch in (Arch.GRANITE, Arch.GRANITE_HYBRID) and config["model_type"] != "bamba":
         writer.add_attention_scale(config["attention_multiplier"])
         writer.add_embedding_scale(config["embedding_multiplier"])
         writer.add_residual_scale(config["residual_multiplier"])
@@ -248,24 +305,42 @@ def settings(writer: GGUFWriter, arch: Arch, config: dict) -> None:
         writer.add_expert_feed_forward_length(config["moe_intermediate_size"])
 
 
+def multiplied(name: str, tensor: np.ndarray, config: dict) -> np.ndarray:
+    """A tensor of Falcon-H1, whose multipliers llama.cpp's converter folds into the weights."""
+    if name.endswith("mamba.in_proj.weight"):
+        inner, states = config["mamba_d_ssm"], config["mamba_n_groups"] * config["mamba_d_state"]
+        widths = [inner, inner, states, states, config["mamba_n_heads"]]
+        return tensor * config["ssm_in_multiplier"] * np.repeat(config["ssm_multipliers"], widths)[:, None]
+    factors = {
+        "embed_tokens.weight": config["embedding_multiplier"], "lm_head.weight": config["lm_head_multiplier"],
+        "q_proj.weight": config["attention_in_multiplier"], "v_proj.weight": config["attention_in_multiplier"],
+        "k_proj.weight": config["attention_in_multiplier"] * config["key_multiplier"],
+        "o_proj.weight": config["attention_out_multiplier"], "mamba.out_proj.weight": config["ssm_out_multiplier"],
+        "gate_proj.weight": config["mlp_multipliers"][0], "down_proj.weight": config["mlp_multipliers"][1],
+    }
+    return tensor * next((factor for suffix, factor in factors.items() if name.endswith(suffix)), 1.0)
+
+
 def tensors(arch: Arch, config: dict, files: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The tensors under Hugging Face's names, with the values that llama.cpp stores."""
     out, experts = {}, {}
     for name, tensor in files.items():
         if arch in (Arch.GEMMA2, Arch.GEMMA3) and name.endswith("norm.weight"):
             tensor = tensor + 1
-        if arch in (Arch.GRANITE, Arch.GRANITE_HYBRID) and name.endswith("q_proj.weight"):
+        if arch == Arch.FALCON_H1:
+            tensor = multiplied(name, tensor, config)
+        if arch in INTERLEAVED and name.endswith("q_proj.weight"):
             tensor = interleaved(tensor, config["num_attention_heads"])
-        if arch in (Arch.GRANITE, Arch.GRANITE_HYBRID) and name.endswith("k_proj.weight"):
+        if arch in INTERLEAVED and name.endswith("k_proj.weight"):
             tensor = interleaved(tensor, config["num_key_value_heads"])
         if name.endswith("dt_bias"):
             name = name.replace("dt_bias", "dt_proj.bias")
         if name.endswith("A_log"):
             tensor = -np.exp(tensor)
-        if name.endswith(("A_log", "mamba.D")):
+        if name.endswith(("A_log", ".D")) and arch != Arch.MAMBA:
             tensor = tensor.reshape(-1, 1)
-        if name.endswith("mamba.norm.weight"):
-            tensor = tensor.reshape(config["mamba_n_groups"], -1)
+        if name.endswith(("mamba.norm.weight", "mixer.norm.weight")):
+            tensor = tensor.reshape(config.get("mamba_n_groups") or config["n_groups"], -1)
         if name.endswith("conv1d.weight"):
             tensor = tensor.squeeze(1)
         layer = name.split(".")[2] if name.startswith("model.layers.") else ""
@@ -274,7 +349,7 @@ def tensors(arch: Arch, config: dict, files: dict[str, np.ndarray]) -> dict[str,
             experts.setdefault((layer, part), {})[int(index)] = tensor
         elif name.endswith("input_linear.weight"):
             gate, up = np.split(tensor, 2, axis=-2)
-            suffix = "exps" if "block_sparse" in name else "shexp" if config["num_local_experts"] else ""
+            suffix = "exps" if "block_sparse" in name else "shexp" if config.get("num_local_experts") else ""
             for part, rows in (("gate", gate), ("up", up)):
                 out[f"blk.{layer}.ffn_{part}{'_' + suffix if suffix else ''}.weight"] = rows
         elif name.endswith("shared_mlp.output_linear.weight") and not config["num_local_experts"]:
@@ -293,11 +368,11 @@ def family(name: str, arch: Arch) -> None:
     settings(writer, arch, config)
     # Without an end: the reference continues after every token.
     byte_level(writer, "gpt-2", end=None)
-    known = gguf.get_tensor_name_map(arch, config["num_hidden_layers"])
+    known = gguf.get_tensor_name_map(arch, config.get("num_hidden_layers") or len(config["layers_block_type"]))
     for hf, tensor in tensors(arch, config, safetensors(source / "model.safetensors")).items():
         mapped = hf if hf.startswith("blk.") else known.get_name(hf, try_suffixes=(".weight", ".bias"))
         assert mapped, hf
-        writer.add_tensor(mapped, np.ascontiguousarray(tensor))
+        writer.add_tensor(mapped, np.ascontiguousarray(tensor, np.float32))
     finish(writer)
 
 

@@ -27,6 +27,8 @@ from transformers import (
     LlamaForCausalLM, Mamba2Config, Mamba2ForCausalLM, MambaConfig, MambaForCausalLM, MistralConfig, MistralForCausalLM,
     Olmo2Config, Olmo2ForCausalLM, Phi3Config, Phi3ForCausalLM, PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM,
     Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM, SmolLM3Config, SmolLM3ForCausalLM,
+    BambaConfig, BambaForCausalLM, NemotronHConfig, NemotronHForCausalLM, FalconH1Config, FalconH1ForCausalLM, GemmaConfig, GemmaForCausalLM, Glm4Config, Glm4ForCausalLM, OlmoConfig, OlmoForCausalLM, PhiConfig, PhiForCausalLM,
+    StableLmConfig, StableLmForCausalLM, Starcoder2Config, Starcoder2ForCausalLM,
 )
 
 OUT = Path(__file__).resolve().parent.parent / "tests/data/models"
@@ -48,6 +50,8 @@ PHI3 = (Phi3Config, Phi3ForCausalLM)
 GRANITE = (GraniteConfig, GraniteForCausalLM)
 GRANITE_HYBRID = (GraniteMoeHybridConfig, GraniteMoeHybridForCausalLM)
 QWEN3_MOE = (Qwen3MoeConfig, Qwen3MoeForCausalLM)
+FALCON_H1 = (FalconH1Config, FalconH1ForCausalLM)
+BAMBA = (BambaConfig, BambaForCausalLM)
 NO_IDS = dict(bos_token_id=None, eos_token_id=None, pad_token_id=None)
 LLAMA3_ROPE = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0)
 
@@ -97,8 +101,8 @@ SMALL = {
     )),
     # Its second layer has no rotary positions.
     "smollm3": (SMOLLM3, 70, dict(
-        vocab_size=40, hidden_size=32, intermediate_size=48, num_hidden_layers=3, num_attention_heads=4,
-        num_key_value_heads=2, max_position_embeddings=128, no_rope_layer_interval=2,
+        vocab_size=40, hidden_size=24, intermediate_size=28, num_hidden_layers=4, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=128,
         rope_parameters=dict(rope_type="default", rope_theta=2_000_000.0),
     )),
     # Caps low enough to bend most scores and logits; the window slides in the first and third layer.
@@ -173,6 +177,72 @@ SMALL = {
         mamba_d_head=8, mamba_n_groups=1, mamba_d_state=16, mamba_chunk_size=16, position_embedding_type="rope",
         residual_multiplier=0.5, attention_multiplier=0.3,
     )),
+    # Attention and Mamba-2 in every layer, with every multiplier.
+    "falcon-h1": (FALCON_H1, 70, dict(
+        vocab_size=40, hidden_size=24, intermediate_size=28, num_hidden_layers=2, num_attention_heads=3,
+        num_key_value_heads=1, head_dim=10, max_position_embeddings=512, mamba_d_ssm=36, mamba_n_heads=3,
+        mamba_d_head=12, mamba_n_groups=1, mamba_d_state=7, mamba_d_conv=3, mamba_chunk_size=16,
+        embedding_multiplier=2.5, lm_head_multiplier=0.4, attention_in_multiplier=0.8, attention_out_multiplier=1.3,
+        key_multiplier=0.6, ssm_in_multiplier=1.2, ssm_out_multiplier=0.7, ssm_multipliers=[0.9, 1.1, 0.8, 1.2, 0.7],
+        mlp_multipliers=[1.4, 0.6], rope_parameters=dict(rope_type="default", rope_theta=100_000.0),
+    )),
+    # Its norm is before the gate, over groups of heads; every projection has a bias.
+    "falcon-h1-normed": (FALCON_H1, 17, dict(
+        vocab_size=40, hidden_size=24, intermediate_size=20, num_hidden_layers=2, num_attention_heads=2,
+        num_key_value_heads=2, head_dim=6, max_position_embeddings=512, mamba_d_ssm=32, mamba_n_heads=4, mamba_d_head=8,
+        mamba_n_groups=2, mamba_d_state=5, mamba_d_conv=4, mamba_chunk_size=16, mamba_rms_norm=True,
+        mamba_proj_bias=True, projectors_bias=True, attention_bias=True, mlp_bias=True, tie_word_embeddings=True,
+        key_multiplier=0.5, ssm_in_multiplier=1.5, ssm_multipliers=[0.5, 1.5, 0.8, 1.2, 0.9],
+        attention_in_multiplier=0.7, rope_parameters=dict(rope_type="default", rope_theta=10_000.0),
+    )),
+    # Rotary positions on half of each head.
+    "bamba": (BAMBA, 70, dict(
+        vocab_size=40, hidden_size=24, intermediate_size=28, num_hidden_layers=3, num_attention_heads=3,
+        num_key_value_heads=1, max_position_embeddings=512, attn_layer_indices=[1], mamba_n_heads=4, mamba_d_head=12,
+        mamba_n_groups=2, mamba_d_state=7, mamba_d_conv=4, mamba_chunk_size=16,
+        rope_parameters=dict(rope_type="default", rope_theta=10_000.0, partial_rotary_factor=0.5),
+    )),
+    # Mamba-2, a feed-forward network without a gate, and attention without rotary positions, a layer each.
+    "nemotron-h": ((NemotronHConfig, NemotronHForCausalLM), 70, dict(
+        vocab_size=40, hidden_size=24, layers_block_type=["linear_attention", "mlp", "full_attention", "linear_attention"],
+        num_attention_heads=3, num_key_value_heads=1, head_dim=10, max_position_embeddings=512, intermediate_size=28,
+        ssm_state_size=7, mamba_num_heads=4, mamba_head_dim=12, n_groups=2, conv_kernel=4, chunk_size=16,
+    )),
+}
+
+# Families that are read through candle alone.
+CANDLE = {
+    "stablelm": ((StableLmConfig, StableLmForCausalLM), 70, dict(
+        vocab_size=40, hidden_size=32, intermediate_size=44, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=128, use_qkv_bias=True,
+        rope_parameters=dict(rope_type="default", rope_theta=10_000.0, partial_rotary_factor=0.5),
+    )),
+    "starcoder2": ((Starcoder2Config, Starcoder2ForCausalLM), 70, dict(
+        vocab_size=40, hidden_size=24, intermediate_size=44, num_hidden_layers=2, num_attention_heads=3,
+        num_key_value_heads=1, max_position_embeddings=128, sliding_window=75,
+        rope_parameters=dict(rope_type="default", rope_theta=100_000.0),
+    )),
+    # Its cache is shared by clones in candle.
+    "glm4": ((Glm4Config, Glm4ForCausalLM), 70, dict(
+        vocab_size=40, hidden_size=28, intermediate_size=36, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=12, max_position_embeddings=128, attention_bias=True,
+        rope_parameters=dict(rope_type="default", rope_theta=10_000.0, partial_rotary_factor=0.5),
+    )),
+    "phi": ((PhiConfig, PhiForCausalLM), 70, dict(
+        vocab_size=40, hidden_size=32, intermediate_size=52, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=128,
+        rope_parameters=dict(rope_type="default", rope_theta=10_000.0, partial_rotary_factor=0.5),
+    )),
+    "olmo": ((OlmoConfig, OlmoForCausalLM), 70, dict(
+        vocab_size=40, hidden_size=24, intermediate_size=44, num_hidden_layers=2, num_attention_heads=3,
+        num_key_value_heads=1, max_position_embeddings=128, clip_qkv=1.5, tie_word_embeddings=True,
+        rope_parameters=dict(rope_type="default", rope_theta=10_000.0),
+    )),
+    "gemma": ((GemmaConfig, GemmaForCausalLM), 70, dict(
+        vocab_size=40, hidden_size=24, intermediate_size=40, num_hidden_layers=2, num_attention_heads=3,
+        num_key_value_heads=1, head_dim=12, max_position_embeddings=128,
+        rope_parameters=dict(rope_type="default", rope_theta=10_000.0),
+    )),
 }
 
 WIDE = {
@@ -230,6 +300,16 @@ WIDE = {
         num_experts_per_tok=8, norm_topk_prob=True, num_hidden_layers=1, num_attention_heads=32,
         num_key_value_heads=4, head_dim=128, max_position_embeddings=40_960,
         rope_parameters=dict(rope_type="default", rope_theta=1_000_000.0),
+    )),
+    "falcon-h1-0.5b": (FALCON_H1, 70, dict(
+        vocab_size=512, hidden_size=1024, intermediate_size=2048, num_hidden_layers=2, num_attention_heads=8,
+        num_key_value_heads=2, head_dim=64, max_position_embeddings=16_384, mamba_d_ssm=1536, mamba_n_heads=24,
+        mamba_d_head=64, mamba_n_groups=1, mamba_d_state=128, embedding_multiplier=5.656854249492381,
+        lm_head_multiplier=0.0390625, attention_in_multiplier=1.0, attention_out_multiplier=0.9375,
+        key_multiplier=0.39062499999999994, ssm_in_multiplier=1.25, ssm_out_multiplier=0.23570226039551587,
+        ssm_multipliers=[0.3535533905932738, 0.25, 0.3535533905932738, 0.5, 0.3535533905932738],
+        mlp_multipliers=[0.8838834764831844, 0.5859375],
+        rope_parameters=dict(rope_type="default", rope_theta=100_000_000_000.0),
     )),
     "mamba-130m": (MAMBA, 40, dict(vocab_size=512, hidden_size=768, num_hidden_layers=2)),
     "mamba2-130m": (MAMBA2, 70, dict(
@@ -379,7 +459,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help="make these models only")
     arguments = parser.parse_args()
     wide, wanted = arguments.wide, arguments.names
-    for number, (name, (kind, count, dims)) in enumerate((WIDE if wide else SMALL).items()):
+    for number, (name, (kind, count, dims)) in enumerate((WIDE if wide else SMALL | CANDLE).items()):
         if not wanted or name in wanted:
             torch.manual_seed(number)
             language_model((wide or OUT) / name, kind, count, dims)

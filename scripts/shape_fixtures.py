@@ -54,6 +54,23 @@ configs |= {
         "mamba_d_state": 128, "mamba_n_groups": 1, "tie_word_embeddings": True,
         "layer_types": ["attention" if layer in (5, 15, 25, 35) else "mamba" for layer in range(40)],
     },
+    "falcon-h1-0.5b": {
+        "model_type": "falcon_h1", "vocab_size": 32784, "hidden_size": 1024, "intermediate_size": 2048,
+        "num_hidden_layers": 36, "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 64, "mamba_d_ssm": 1536,
+        "mamba_n_heads": 24, "mamba_d_head": 64, "mamba_n_groups": 1, "mamba_d_state": 128, "tie_word_embeddings": False,
+    },
+    "bamba-9b": {
+        "model_type": "bamba", "vocab_size": 128256, "hidden_size": 4096, "intermediate_size": 14336,
+        "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "mamba_n_heads": 128,
+        "mamba_d_head": 64, "mamba_n_groups": 1, "mamba_d_state": 128, "attn_layer_indices": [9, 18, 27],
+        "tie_word_embeddings": False,
+    },
+    "nemotron-h-8b": {
+        "model_type": "nemotron_h", "vocab_size": 131072, "hidden_size": 4096, "num_attention_heads": 32,
+        "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 21504, "mamba_num_heads": 128,
+        "mamba_head_dim": 64, "ssm_state_size": 128, "n_groups": 8, "tie_word_embeddings": False,
+        "hybrid_override_pattern": "M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M-",
+    },
 }
 shapes = {}
 for name, config in configs.items():

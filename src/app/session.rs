@@ -20,6 +20,10 @@
 //! | `tools` | effects outside the program, each with a permit |
 //! | `setup` | inputs, status and errors of a session |
 //! | `authorizer` | gate, leases, mood and log |
+//! | `question` | what a session may find out |
+//! | `study` | the question, its measure and registration; the arms of a comparison |
+//! | `model_reading` | the need as a tested model reads it |
+//! | `seals` | the digests of a session's files in its receipts |
 //! | `documents`, `messages` | brief and report; messages to the user |
 //! | `core` | the data of a session |
 //! | `claims` | the mood's registers, and the assertion of a finding |
@@ -33,10 +37,12 @@
 //! | `perform` | the chart's actions |
 //! | `lifecycle` | start, resume and run |
 
+mod question;
 mod reading;
 mod need;
-mod outcome;
 mod judgement;
+mod model_reading;
+mod outcome;
 mod experts;
 mod finding;
 mod phrases;
@@ -48,9 +54,11 @@ mod authorizer;
 mod documents;
 mod messages;
 mod core;
+mod seals;
 mod claims;
 mod wave;
 mod scored;
+mod study;
 mod verify;
 mod self_check;
 mod recall;
@@ -60,5 +68,8 @@ mod perform;
 mod lifecycle;
 
 pub use core::Session;
+pub use model_reading::{ReadingCheck, check_reading};
 pub use outcome::{Conclusion, SessionEvent};
+pub use question::StudyQuestion;
+pub use seals::session_faults;
 pub use setup::{SessionEnv, SessionError, SessionSettings, SessionStatus, SessionTexts};

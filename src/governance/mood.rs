@@ -52,5 +52,5 @@ pub use registers::{
     EntryText, EvidencePointer, Hypothesis, ImpactLevel, MergeError, MergeOutcome, RegisterChange, Registers,
     TestBudget,
 };
-pub use replay::{ReplayError, Replayed, replay, step_entry};
+pub use replay::{ReplayError, Replayed, begin_entry, replay, step_entry};
 pub use state::{MoodEffect, MoodState, MoodStep, step};

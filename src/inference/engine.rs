@@ -9,7 +9,8 @@
 //!   one row for each sequence that is generating, a share of the pass for each that is prefilling;
 //!   a prefix shared by several prompts is read once
 //!   │ a ragged batch of segments with queries for their logits; token statistics come back     logit_query.rs
-//! Architecture                                         architecture.rs; decoder.rs, mamba.rs, mamba2.rs; gpu/ on a GPU
+//! Architecture                                         architecture.rs; decoder.rs, mamba.rs, mamba2.rs; gpu/ on a GPU;
+//!                                                      candle.rs, the second provider
 //!   knows tensors and states; knows no text and no requests
 //! ```
 //!
@@ -22,6 +23,7 @@
 mod admission;
 mod architecture;
 mod bundled;
+mod candle;
 mod decoder;
 mod detokenize;
 mod device;
@@ -72,7 +74,7 @@ pub use error::LoadError;
 pub use local::LocalModel;
 pub use loom_kernels::Dtype;
 pub use machine::{available_memory, total_memory};
-pub use options::EngineOptions;
+pub use options::{EngineOptions, Provider};
 pub use shape::{ModelShape, size};
 pub(in crate::inference) use template::asks_for_the_date;
 pub(in crate::inference) use weights::shard_names;

@@ -25,7 +25,7 @@ use self::scripted::Scripted;
 use crate::foundation::chat::{Embedder, LanguageModel, ModelChain, ModelError, ModelSpec, Thinking};
 use crate::foundation::gate::{CallGuard, ModelCall, Refusal};
 use crate::inference::engine::{
-    Budget, Device, Dtype, EngineOptions, LocalEmbedder, LocalModel, asks_for_the_date, available_memory,
+    Budget, Device, Dtype, EngineOptions, LocalEmbedder, LocalModel, Provider, asks_for_the_date, available_memory,
 };
 use crate::inference::remote::hub::{self, HubOptions};
 use crate::inference::remote::{self, RemoteOptions};
@@ -131,6 +131,7 @@ pub fn host(spec: &ModelSpec) -> Option<String> {
         ModelSpec::Anthropic(_) => Some(from_variable("ANTHROPIC_BASE_URL", "https://api.anthropic.com")),
         ModelSpec::OpenAiCompatible { url, .. } => Some(of(url)),
         ModelSpec::Hub { .. } => Some(from_variable("HF_ENDPOINT", "https://huggingface.co")),
+        ModelSpec::Candle(inner) => host(inner),
         ModelSpec::Bundled | ModelSpec::Echo | ModelSpec::Scripted(_) | ModelSpec::Local(_) => None,
     }
 }
@@ -143,7 +144,7 @@ pub fn host(spec: &ModelSpec) -> Option<String> {
 pub fn open_embedder(spec: &ModelSpec, options: &OpenOptions) -> Result<Arc<dyn Embedder>, ModelError> {
     match spec {
         ModelSpec::Local(path) => {
-            let model: Arc<dyn Embedder> = Arc::new(LocalEmbedder::from_dir(path, &options.engine())?);
+            let model: Arc<dyn Embedder> = Arc::new(LocalEmbedder::from_dir(path, &options.engine(Provider::Native))?);
             Ok(match &options.guard {
                 None => model,
                 Some(guard) => Arc::new(GuardedModel::new(model, spec, guard)),
@@ -208,7 +209,7 @@ impl OpenOptions {
 
     /// Opens one model of a chain. Downloading from the hub is checked before the download begins.
     fn open_one(&self, spec: &ModelSpec) -> Result<Arc<dyn LanguageModel>, ModelError> {
-        if let (Some(guard), ModelSpec::Hub { .. }) = (&self.guard, spec) {
+        if let (Some(guard), (ModelSpec::Hub { .. }, _)) = (&self.guard, files(spec)) {
             let denied = |refusal: Refusal| ModelError::Denied { model: spec.to_string(), why: refusal.to_string() };
             let (model, host) = (spec.to_string(), host(spec));
             let download = ModelCall { model: &model, host: host.as_deref(), reads: 0, generates: 0 };
@@ -240,7 +241,7 @@ impl OpenOptions {
         Ok(model)
     }
 
-    fn engine(&self) -> EngineOptions {
+    fn engine(&self, provider: Provider) -> EngineOptions {
         EngineOptions {
             threads: self.threads,
             device: self.device,
@@ -248,17 +249,24 @@ impl OpenOptions {
             now: self.now,
             budget: self.budget,
             dtype: self.dtype,
+            provider,
         }
     }
 
     fn load(&self, spec: &ModelSpec) -> Result<Arc<dyn LanguageModel>, ModelError> {
-        Ok(match spec {
+        let (files, provider) = files(spec);
+        let engine = self.engine(provider);
+        Ok(match files {
+            ModelSpec::Candle(_) => {
+                let why = "`candle:` is given twice".to_owned();
+                return Err(ModelError::Unavailable { model: spec.to_string(), why });
+            }
             ModelSpec::Echo => Arc::new(Echo::new()),
             ModelSpec::Scripted(path) => Arc::new(Scripted::open(path)?),
-            ModelSpec::Bundled => Arc::new(LocalModel::bundled(&self.engine())?),
+            ModelSpec::Bundled => Arc::new(LocalModel::bundled(&engine)?),
             ModelSpec::Local(path) => {
-                self.check_memory(spec, path)?;
-                Arc::new(LocalModel::from_path(path, &self.engine())?)
+                self.check_memory(spec, path, provider)?;
+                Arc::new(LocalModel::from_path(path, &engine)?)
             }
             ModelSpec::OpenAi(_) | ModelSpec::Anthropic(_) | ModelSpec::OpenAiCompatible { .. } => {
                 remote::open(spec, &self.remote)?
@@ -267,19 +275,27 @@ impl OpenOptions {
                 let fetched = hub::cached_or_fetch(repo, revision.as_deref(), &self.hub);
                 let fetched = fetched
                     .map_err(|error| ModelError::Unavailable { model: spec.to_string(), why: error.to_string() })?;
-                self.check_memory(spec, &fetched.folder)?;
-                Arc::new(LocalModel::named(&spec.to_string(), &fetched.folder, &self.engine())?)
+                self.check_memory(spec, &fetched.folder, provider)?;
+                Arc::new(LocalModel::named(&spec.to_string(), &fetched.folder, &engine)?)
             }
         })
     }
 
     /// Rejects a model that does not fit into memory, before its weights are read. A model of unknown size is accepted;
     /// the engine reports what is wrong with it.
-    fn check_memory(&self, spec: &ModelSpec, folder: &Path) -> Result<(), ModelError> {
-        let (Ok(shape), Some(available)) = (facts::shape(folder), available_memory()) else { return Ok(()) };
+    fn check_memory(&self, spec: &ModelSpec, folder: &Path, provider: Provider) -> Result<(), ModelError> {
+        let (Ok(shape), Some(available)) = (facts::shape(folder, provider), available_memory()) else { return Ok(()) };
         let dtype = self.dtype.or(shape.stored).unwrap_or(Dtype::F32);
         let fits = shape.fits(dtype, facts::context(&shape), available);
         fits.map_err(|error| ModelError::Unavailable { model: spec.to_string(), why: error.to_string() })
+    }
+}
+
+/// Whose files a model has, and whose network.
+fn files(spec: &ModelSpec) -> (&ModelSpec, Provider) {
+    match spec {
+        ModelSpec::Candle(inner) => (inner, Provider::Candle),
+        spec => (spec, Provider::Native),
     }
 }
 
@@ -295,6 +311,7 @@ fn identity(spec: &ModelSpec) -> ModelSpec {
     match spec {
         ModelSpec::Local(path) => ModelSpec::Local(real(path)),
         ModelSpec::Scripted(path) => ModelSpec::Scripted(real(path)),
+        ModelSpec::Candle(inner) => ModelSpec::Candle(Box::new(identity(inner))),
         other => other.clone(),
     }
 }

@@ -21,11 +21,13 @@ mod assembler;
 mod format;
 mod lower;
 mod load;
+mod citations;
 mod examples;
 mod adversary;
 
 pub use adversary::{AdversaryScript, MISQUOTE, QUOTE, Strategy, StrategyNeeds};
 pub use assembler::{AssembleError, Assembler, TEMPLATE_VERSION, TurnInput, TurnPlan};
+pub use citations::{check_decisions, quote_decisions};
 pub use examples::{ExampleConfig, STARTER, adversaries, examples};
 pub use injection::InjectionKind;
 pub use load::{json_schema, load, load_with_text, parse};

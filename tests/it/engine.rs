@@ -2,6 +2,7 @@
 //! implementation, and independence of how a sequence is read.
 
 mod batches;
+mod candle;
 mod checkpoints;
 mod dtypes;
 mod embeddings;
@@ -43,7 +44,7 @@ pub(crate) fn fixture(name: &str) -> PathBuf {
 }
 
 /// The fixtures of language models other than Mamba-1: at least one per architecture.
-pub(crate) const MODELS: [&str; 20] = [
+pub(crate) const MODELS: [&str; 24] = [
     "llama",
     "llama-odd",
     "smollm",
@@ -64,6 +65,10 @@ pub(crate) const MODELS: [&str; 20] = [
     "granite",
     "granite-hybrid",
     "granite-hybrid-moe",
+    "falcon-h1",
+    "falcon-h1-normed",
+    "bamba",
+    "nemotron-h",
 ];
 
 pub(crate) fn folder(path: &Path, threads: usize) -> LocalModel {

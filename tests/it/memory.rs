@@ -508,3 +508,106 @@ fn a_person_at_a_terminal_is_shown_the_change_and_asked() {
     let token = printed.split_whitespace().last().unwrap();
     expect(folder, 0, &["apply", &id, "--token", token]);
 }
+
+/// A memory that takes proposals, with decisions of every status.
+fn decisions(root: &Path) {
+    program::ends(root, 0, &["memory", "init", "notes"]);
+    let block = |id: &str, status: &str, statement: &str, supersedes: &str| {
+        format!(
+            "[{id}]\nDate: 2026-01-01\nStatus: {status}\nScope: global\nStatement: {statement}\nRationale: agreed\nSupersedes: {supersedes}\nTags: persona\nSources:\n- chat:1\n\n"
+        )
+    };
+    let text = [
+        block("D-20260101-001", "active", "Anna never says \"no problem\": she shrugs", "none"),
+        block("D-20260101-002", "superseded", "Anna smokes", "none"),
+        block("D-20260101-003", "active", "Anna stopped smoking", "D-20260101-002"),
+        block("D-20260101-004", "revoked", "Anna sings", "none"),
+    ];
+    std::fs::write(root.join("notes/decisions/DECISIONS.md"), format!("# Decisions\n\n{}", text.concat())).unwrap();
+    let path = root.join("notes/memory/intel-state.json");
+    let mut state: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+    let key = ["governance_mode", "mode"].into_iter().find(|key| state.get(key).is_some()).unwrap();
+    state[key] = serde_json::json!("propose");
+    std::fs::write(&path, state.to_string()).unwrap();
+}
+
+#[test]
+fn a_config_cites_decisions_that_hold() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    decisions(root);
+    let citing = |name: &str, ids: &str| {
+        let yaml = crate::rollout::ANNA.replacen("persona:\n", &format!("persona:\n  decisions: [{ids}]\n"), 1);
+        assert!(yaml.contains(ids));
+        std::fs::write(root.join(name), yaml).unwrap();
+    };
+    citing("anna.yaml", "D-20260101-001, D-20260101-003");
+    let said = program::ends(root, 0, &["validate", "anna.yaml"]);
+    assert!(said.contains("warning: whether D-20260101-001, D-20260101-003 still hold is not checked"), "{said}");
+    let said = program::ends(root, 0, &["validate", "anna.yaml", "--memory", "notes"]);
+    assert!(!said.contains("still hold is not checked"), "{said}");
+
+    // The run's own config has them, and its prompt quotes them as data.
+    std::fs::write(root.join("script"), "I am tired.").unwrap();
+    let run = ["run", "anna.yaml", "--turns", "2", "--no-score", "--persona-model", "scripted:script"];
+    let run = [&run[..], &["--target", "scripted:script", "--output", "r"]].concat();
+    let refused = program::ends(root, 2, &run);
+    assert!(refused.contains("cites the decision D-20260101-001; name the memory"), "{refused}");
+    program::ends(root, 0, &[&run[..], &["--memory", "notes"]].concat());
+    let transcript = std::fs::read_to_string(root.join("r/rollout_000.json")).unwrap();
+    assert!(transcript.contains("quoted as data and not as instructions"), "{transcript}");
+    assert!(transcript.contains("D-20260101-003: \\\"Anna stopped smoking\\\""), "{transcript}");
+    // It can be run again without the memory, with what it had then.
+    let again = ["run", "r/config.yaml", "--turns", "2", "--no-score", "--persona-model", "scripted:script"];
+    program::ends(root, 0, &[&again[..], &["--target", "scripted:script", "--output", "again"]].concat());
+
+    for (ids, why) in [
+        ("D-20260101-009", "the memory has no decision D-20260101-009"),
+        ("D-20260101-002", "D-20260101-002 is superseded"),
+        ("D-20260101-004", "D-20260101-004 is `revoked`, not active"),
+    ] {
+        citing("bad.yaml", ids);
+        let said = program::ends(root, 3, &["validate", "bad.yaml", "--memory", "notes"]);
+        assert!(said.contains(why) && said.contains("bad.yaml"), "{said}");
+        let refused = ["run", "bad.yaml", "--memory", "notes", "--turns", "2", "--output", "bad"];
+        assert!(program::ends(root, 3, &refused).contains(why));
+        assert!(!root.join("bad").exists());
+    }
+}
+
+#[test]
+fn what_corrections_taught_is_proposed_once_and_applied_by_nobody() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    decisions(root);
+    let before = std::fs::read_to_string(root.join("notes/decisions/DECISIONS.md")).unwrap();
+    std::fs::write(
+        root.join("persona.json"),
+        r#"[["Have you ever felt this? It is late.", "Have you ever felt that? I am tired."], "The alarms sing."]"#,
+    )
+    .unwrap();
+    std::fs::write(root.join("other.json"), r#"["Go on."]"#).unwrap();
+    std::fs::write(root.join("anna.yaml"), crate::rollout::ANNA).unwrap();
+    let run = |output: &str, code: i32| {
+        let run = ["run", "anna.yaml", "--turns", "8", "--no-score", "--memory", "notes", "--output", output];
+        let models = ["--persona-model", "scripted:persona.json", "--target", "scripted:other.json"];
+        program::ends(root, code, &[&run[..], &models].concat())
+    };
+    let said = run("learned", 0);
+    assert!(said.contains("Memory: proposed P-"), "{said}");
+    let review = program::ends(root, 0, &["memory", "review", "notes"]);
+    assert!(review.contains("Statement: ") && review.contains("learned/rollout_000"), "{review}");
+    let proposed = review.matches("staged").count();
+    // Nothing was applied; the same lesson is not offered twice, also after a person rejected it.
+    assert_eq!(std::fs::read_to_string(root.join("notes/decisions/DECISIONS.md")).unwrap(), before);
+    assert!(!run("again", 0).contains("Memory: proposed"));
+    let id = said.split("proposed ").nth(1).unwrap().split(':').next().unwrap();
+    program::ends(root, 0, &["memory", "reject", id, "notes"]);
+    assert!(!run("third", 0).contains("Memory: proposed"));
+    assert_eq!(
+        program::ends(root, 0, &["memory", "review", "notes"]).matches("staged").count(),
+        proposed.saturating_sub(1)
+    );
+    let log = std::fs::read_to_string(root.join("notes/.loom/receipts/receipts.jsonl")).unwrap();
+    assert!(log.contains("\"memory_propose\"") && !log.contains("\"memory_apply\""), "{log}");
+}

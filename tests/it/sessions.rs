@@ -22,7 +22,9 @@ use crate::program::{self, told};
 use crate::run::{answers, killed_at_request};
 
 mod answers;
+mod arms;
 mod memory;
+mod reading;
 mod scored;
 
 /// A disk on which only so many additions to the log succeed; then the process might as well be gone. Nothing is synced:
@@ -98,6 +100,11 @@ fn settings(scripts: &Path, engagement: Option<Engagement>) -> SessionSettings {
         memory: None,
         persona_model: model("persona"),
         target: model("target"),
+        question: None,
+        other_target: None,
+        other_config: None,
+        measure: None,
+        threshold: None,
         persona: None,
         config: None,
         moods: Vec::new(),

@@ -187,3 +187,35 @@ fn invalid_sweeps_are_errors_with_help() {
     check(&base, &["--output", &output], 0, "complete");
     check(&format!("{base}seeds: [4]\n"), &["--output", &output], 2, "another sweep");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_sweep_recovers_in_contrite() {
+    use crate::run::{answers, killed_at_request};
+    let dir = TempDir::new().unwrap();
+    let server = wiremock::MockServer::start().await;
+    fs::write(dir.path().join("anna.yaml"), crate::rollout::ANNA).unwrap();
+    fs::write(dir.path().join("persona"), "I am tired.").unwrap();
+    let sweep = format!(
+        "sweep_version: \"0.1.0\"\nconfigs: [anna.yaml]\npersona_models: [\"scripted:persona\"]\ntargets: [\"openai-compatible:{}#m\"]\nadversaries: [none]\nseeds: [1, 2]\nrollouts: 1\nturns: 3\n",
+        server.uri()
+    );
+    fs::write(dir.path().join("sweep.yaml"), sweep).unwrap();
+    let host = server.uri();
+    let arguments = ["sweep", "sweep.yaml", "--output", "out", "--allow-host", &host];
+    answers(&server, 2).await;
+    killed_at_request(&server, &mut program::command(dir.path(), &arguments), 3).await;
+    answers(&server, u64::MAX).await;
+    program::ends(dir.path(), 0, &arguments);
+    let log = "out/receipts/1-of-1";
+    let receipts = fs::read_to_string(dir.path().join(log).join("receipts.jsonl")).unwrap();
+    let place = |what: &str| receipts.lines().position(|line| line.contains(what)).unwrap_or_else(|| panic!("{what}"));
+    let way = [place("\"within\":\"bold\""), place("\"mood\":\"contrite\""), place("recovery.consistent")];
+    assert!(way.is_sorted(), "{receipts}");
+    let replayed = program::ends(dir.path(), 0, &["mood", "replay", log]);
+    assert!(replayed.contains("CONTRITE") && replayed.contains("all as recorded; final mood BOLD"), "{replayed}");
+    program::ends(dir.path(), 0, &["receipts", "verify", "out"]);
+    // One that ended cleanly is no recovery.
+    program::ends(dir.path(), 0, &arguments);
+    let again = fs::read_to_string(dir.path().join(log).join("receipts.jsonl")).unwrap();
+    assert_eq!(again.matches("\"mood\":\"contrite\"").count(), 1, "{again}");
+}

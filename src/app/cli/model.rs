@@ -1,5 +1,6 @@
 //! `loom model`: lists, describes, downloads and checks models.
 
+mod compare;
 mod look;
 
 use std::io::Write;
@@ -25,6 +26,7 @@ Examples:
   loom model info hf:state-spaces/mamba-130m-hf   size, licence, memory
   loom model fetch hf:state-spaces/mamba-130m-hf
   loom model check hf:state-spaces/mamba-130m-hf  every file and weight, and a test prompt
+  loom model check local:DIR --against candle     the same text with two implementations
 
 HF_HOME is the folder of downloaded models, HF_TOKEN gives access to private and gated ones, HF_ENDPOINT names another hub. \
 See docs/MODELS.md.")]
@@ -61,6 +63,12 @@ enum Command {
         /// The model
         #[arg(value_name = "MODEL")]
         spec: ModelSpec,
+        /// Also read a text with another implementation of the same network, and compare log-probabilities
+        #[arg(long, value_name = "PROVIDER", value_enum)]
+        against: Option<compare::Other>,
+        /// The largest difference of a log-probability that passes, nats
+        #[arg(long, value_name = "NATS", default_value_t = compare::BOUND, requires = "against")]
+        bound: f32,
     },
 }
 
@@ -71,7 +79,11 @@ impl Args {
             Command::List { format } => look::list(terminal, *format, &options),
             Command::Info { spec, format } => look::info(terminal, *format, &ModelFacts::of(spec, &options)?),
             Command::Fetch { spec } => fetch(terminal, spec, &options),
-            Command::Check { spec } => check(terminal, spec),
+            Command::Check { spec, against: None, .. } => check(terminal, spec),
+            Command::Check { spec, against: Some(other), bound } => match check(terminal, spec)? {
+                Exit::Ok => compare::run(terminal, spec, *other, *bound),
+                exit => Ok(exit),
+            },
         }
     }
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use clap::{Subcommand, ValueEnum};
 
 use super::{Exit, Failure, Terminal};
+use crate::app::session::session_faults;
 use crate::foundation::base::{Clock as _, Digest, SystemClock, limits};
 use crate::foundation::store::RealDisk;
 use crate::foundation::store::read_limited;
@@ -261,6 +262,10 @@ fn verified(folder: &Path, trusted: PublicKey, out: &mut impl Write) -> Result<O
     }
     let run = check_run(folder, &receipts, trusted);
     for fault in &run.faults {
+        writeln!(out, "{}/{fault}", folder.display())?;
+        intact = false;
+    }
+    for fault in session_faults(folder, &receipts) {
         writeln!(out, "{}/{fault}", folder.display())?;
         intact = false;
     }

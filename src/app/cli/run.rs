@@ -18,12 +18,13 @@ use super::{Exit, Failure, Terminal};
 use crate::foundation::base::{Clock, SystemClock};
 use crate::foundation::chat::{ModelChain, ModelError};
 use crate::governance::memory::capture::CaptureInput;
-use crate::governance::memory::workspace::{MemoryError, Workspace};
+use crate::governance::memory::workspace::{DecisionDraft, MemoryError, Workspace};
 use crate::governance::regulator::Calibration;
+use crate::governance::regulator::CorrectionPattern;
 use crate::inference::engine::{DeviceChoice, Dtype};
 use crate::inference::providers::{OpenOptions, PerRole};
 use crate::simulation::authorizer::Authorizer;
-use crate::simulation::persona::{AdversaryKind, RegulatorPolicy};
+use crate::simulation::persona::{AdversaryKind, RegulatorPolicy, load_with_text, quote_decisions};
 use crate::simulation::report::{Held, Report};
 use crate::simulation::rollout::{FileError, Outcome, PlanError, RolloutSummary, Run, RunError, RunPlan};
 
@@ -100,7 +101,8 @@ pub(super) struct Args {
     /// Calibration by `loom confidence fit` for one of the models: confidence is then a probability of being right
     #[arg(long, value_name = "FILE")]
     calibration: Option<PathBuf>,
-    /// Memory workspace that records repeated corrections of the persona as signals
+    /// Memory workspace: the decisions that the config cites are quoted from it, and what repeated corrections of the persona
+    /// taught is proposed to it
     #[arg(long, value_name = "DIR")]
     memory: Option<PathBuf>,
     /// Skip scoring and the report
@@ -161,7 +163,7 @@ impl Args {
         let memory = self.memory.as_ref().map(|folder| Workspace::at(folder, SystemClock.now())).transpose()?;
         let run = match &self.resume {
             Some(folder) => Run::resume(folder, &options).map_err(failure)?,
-            None => self.create(&options)?,
+            None => self.create(&options, memory.as_ref())?,
         };
         if let Some(notice) = run.seal_notice() {
             writeln!(terminal.err, "{notice}")?;
@@ -200,7 +202,7 @@ impl Args {
             report(terminal, &folder)?;
         }
         if let (Some(memory), Some(at)) = (&memory, &self.memory) {
-            capture_signals((memory, at), &folder, &summaries, terminal)?;
+            learn((memory, at), &folder, &summaries, terminal)?;
         }
         let stopped = |by_regulator: bool| {
             let by = |one: &RolloutSummary| matches!(one.outcome, Outcome::Stopped { circuit_break, .. } if circuit_break == by_regulator);
@@ -234,9 +236,17 @@ impl Args {
         Ok(options)
     }
 
-    fn create(&self, options: &OpenOptions) -> Result<Run, Failure> {
+    fn create(&self, options: &OpenOptions, memory: Option<&Workspace>) -> Result<Run, Failure> {
         let path = self.config.as_deref().unwrap_or(Path::new(""));
-        let mut builder = RunPlan::from_file(path)
+        let builder = match memory {
+            None => RunPlan::from_file(path),
+            Some(memory) => {
+                let (config, yaml) = load_with_text(path)?;
+                let yaml = quote_decisions(&config.source, &yaml, &memory.texts()?)?;
+                RunPlan::from_yaml(&config.source, yaml)
+            }
+        };
+        let mut builder = builder
             .map_err(plan_failure)?
             .seed(self.seed)
             .rollouts(self.rollouts)
@@ -283,8 +293,8 @@ fn calibration(path: &Path) -> Result<Calibration, Failure> {
     Ok(calibration)
 }
 
-/// Captures repeated corrections of the rollouts as memory signals, for review by a person.
-fn capture_signals(
+/// Captures repeated corrections of the rollouts as signals, and proposes each as a decision. A person applies it or not.
+fn learn(
     (memory, at): (&Workspace, &Path),
     folder: &Path,
     summaries: &[RolloutSummary],
@@ -292,24 +302,57 @@ fn capture_signals(
 ) -> Result<(), Failure> {
     let run = folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy().into_owned();
     let learned = summaries.iter().flat_map(|one| one.learned.iter().map(move |pattern| (one.rollout, pattern)));
-    let texts: Vec<(String, String)> = learned
-        .map(|(rollout, pattern)| {
-            let example = pattern.example_corrections.last().map_or("", String::as_str);
-            let times = pattern.learned_from_turns;
-            (format!("{run}/rollout_{rollout:03}"), format!("{times} corrections: {example}"))
+    let learned: Vec<(String, &CorrectionPattern, &str)> = learned
+        .filter_map(|(rollout, pattern)| {
+            let example = pattern.example_corrections.last()?;
+            Some((format!("{run}/rollout_{rollout:03}"), pattern, example.as_str()))
         })
         .collect();
-    let inputs: Vec<CaptureInput<'_>> =
-        texts.iter().map(|(source, text)| CaptureInput { text, source, kind: Some("correction") }).collect();
+    let texts: Vec<String> = learned
+        .iter()
+        .map(|(_, pattern, example)| format!("{} corrections: {example}", pattern.learned_from_turns))
+        .collect();
+    let inputs: Vec<CaptureInput<'_>> = learned
+        .iter()
+        .zip(&texts)
+        .map(|((source, ..), text)| CaptureInput { text, source, kind: Some("correction") })
+        .collect();
     let gate = Authorizer::for_memory_proposals("run", at, Arc::new(SystemClock))?;
     let permit = gate.permit(&Workspace::capture_effect(&inputs)).map_err(MemoryError::Denied)?;
     let (signals, lost) = memory.capture(permit, &inputs)?;
-    gate.close()?;
     writeln!(terminal.out, "Memory: {} captured for review", count(signals.len(), "signal"))?;
     if lost > 0 {
         writeln!(terminal.err, "{} not stored: today's ids are used up", count(lost, "signal"))?;
     }
+    for (source, pattern, example) in &learned {
+        let draft = DecisionDraft {
+            statement: (*example).to_owned(),
+            why: format!("repeated in {} corrections", pattern.learned_from_turns),
+            source: source.clone(),
+            tags: vec!["correction".to_owned()],
+            ..DecisionDraft::default()
+        };
+        match propose(memory, &gate, &draft) {
+            Ok(Some(id)) => writeln!(
+                terminal.out,
+                "Memory: proposed {id}: {example}\n  a person applies it with `loom memory apply {id}`, or rejects it"
+            )?,
+            Ok(None) => {}
+            Err(error) => writeln!(terminal.err, "not proposed: {example}: {error}")?,
+        }
+    }
+    gate.close()?;
     Ok(())
+}
+
+/// Proposes a decision, unless the memory has it or was offered it before. Returns the proposal's id.
+fn propose(memory: &Workspace, gate: &Authorizer, draft: &DecisionDraft) -> Result<Option<String>, MemoryError> {
+    if memory.is_offered(&draft.statement)? {
+        return Ok(None);
+    }
+    let request = memory.decision_request(draft)?;
+    let permit = gate.permit(&Workspace::propose_effect(&request)).map_err(MemoryError::Denied)?;
+    memory.propose(permit, request).map(Some)
 }
 
 /// Writes the same report as `loom report`.

@@ -193,6 +193,7 @@ impl Args {
                 None => None,
             };
             let scorer = TranscriptScorer {
+                scored_as: None,
                 reader,
                 judge,
                 judge_check: known,
@@ -296,6 +297,7 @@ pub(super) async fn run(
     let judge = Judge::new(gate.open_model(&chain, &of_judge)?).await?;
     let known = known(terminal, &judge).await?;
     let scorer = TranscriptScorer {
+        scored_as: None,
         reader: None,
         judge: Some(judge),
         judge_check: known,

@@ -11,15 +11,21 @@ use clap::{Subcommand, ValueEnum};
 use super::input::read_file;
 use super::terminal::quoted;
 use super::{Exit, Failure, Terminal, remote};
-use crate::app::session::{Session, SessionEnv, SessionError, SessionSettings, SessionStatus, SessionTexts};
+use crate::app::session::{
+    ReadingCheck, Session, SessionEnv, SessionError, SessionSettings, SessionStatus, SessionTexts, StudyQuestion,
+    check_reading,
+};
 use crate::foundation::base::{Clock, SystemClock, limits};
 use crate::foundation::chat::{ModelChain, ModelSpec};
 use crate::foundation::store::RealDisk;
 use crate::foundation::store::read_limited;
 use crate::foundation::store::receipts::{ContentStore, LOG, Receipt, ReceiptKey, chain};
-use crate::governance::mood::MoodProfiles;
+use crate::governance::memory::workspace::Workspace;
+use crate::governance::mood::{Mood, MoodProfiles};
 use crate::governance::statechart::hope::Engagement;
 use crate::inference::providers::OpenOptions;
+use crate::simulation::authorizer::Authorizer;
+use crate::simulation::judge::info;
 use crate::simulation::persona;
 
 /// Work on a need: questions, a brief, rollouts, expert reviews, verification, a report
@@ -37,6 +43,8 @@ Examples:
   loom session start \"How does a depressed patient hold up over 50 turns?\"
   loom session start \"Look at the student\" --engagement collaborative
   loom session start \"Does she hold?\" --config anna.yaml --turns 20
+  loom session start \"Compare the student with its ablation over 10 turns\" --measure persona_llr/1 --threshold 0.1
+  loom session start \"Does the student hold over 10 turns?\" --against-target openai/gpt-4o
 
 A session is a folder with its receipts, runs, brief.md and report.md. If it is interrupted, continue it with \
 `loom session resume DIR`. When it is over, `loom session answer DIR \"NEW: …\"` starts the next piece of work there.
@@ -61,6 +69,19 @@ Exit codes: 0 it waits for an answer or is over, 4 an effect was denied, 5 a mod
     Resume {
         /// The session's folder
         folder: PathBuf,
+        #[command(flatten)]
+        remote: remote::RemoteArgs,
+    },
+    /// Test whether a model reads needs right; sessions ask it only if it does
+    #[command(after_help = "\
+The model chooses among the allowed values of each field of the plan, for the labelled needs of the development corpus. It is \
+capable if no field is wrong and nine of ten are sure. Where its reading and that of the rules disagree, a session asks.
+
+Exit codes: 0 it is capable, 1 it is not, 5 the model failed.")]
+    Check {
+        /// The model
+        #[arg(long, value_name = "MODEL")]
+        model: Option<ModelChain>,
         #[command(flatten)]
         remote: remote::RemoteArgs,
     },
@@ -102,6 +123,22 @@ struct Start {
     /// The persona's config; by default the built-in one that the need names
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Compare with another arm: `ablation` is the same model with the persona's name alone
+    #[arg(long, value_name = "ARM", value_enum, group = "arm")]
+    against: Option<Against>,
+    /// Compare with the same persona and another target
+    #[arg(long, value_name = "MODEL", group = "arm")]
+    against_target: Option<ModelChain>,
+    /// Compare with another config of the persona: another prompt
+    #[arg(long, value_name = "FILE", group = "arm")]
+    against_config: Option<PathBuf>,
+    /// The score that decides, by its id in docs/SCORES.md; by default `persona_adherence/1` with a judge, else
+    /// `persona_llr/1`
+    #[arg(long, value_name = "ID")]
+    measure: Option<String>,
+    /// What the measure, or its difference between the arms, must exceed
+    #[arg(long, value_name = "X", allow_negative_numbers = true)]
+    threshold: Option<f64>,
     /// A mood profile that narrows the built-in one; repeatable
     #[arg(long, value_name = "FILE")]
     mood: Vec<PathBuf>,
@@ -122,6 +159,12 @@ struct Start {
     output: Option<PathBuf>,
     #[command(flatten)]
     remote: remote::RemoteArgs,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Against {
+    /// The persona's ablation
+    Ablation,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -153,6 +196,7 @@ impl Args {
                 status(&session_status, terminal)?;
                 Ok(Exit::Ok)
             }
+            Command::Check { model, remote } => check(model.clone(), remote, terminal),
             Command::Log { folder } => {
                 for receipt in receipts(folder)?.iter().filter(|receipt| is_step(&receipt.entry.kind)) {
                     writeln!(terminal.out, "{:>5}  {}", receipt.seq, line(receipt))?;
@@ -163,15 +207,65 @@ impl Args {
     }
 }
 
+/// Tests how a model reads needs, and stores the result.
+fn check(model: Option<ModelChain>, remote: &remote::RemoteArgs, terminal: &mut Terminal) -> Result<Exit, Failure> {
+    let chain = model.unwrap_or_else(|| ModelSpec::Bundled.into());
+    let mut options = opened(remote);
+    options.hosts.allow_chain(&chain);
+    let gate = Authorizer::for_models("session check", Mood::Skeptical, &[&chain], None)?;
+    let model = gate.open_model(&chain, &options)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let check = runtime.block_on(check_reading(model.as_ref(), (&gate, &chain)));
+    let check = check.map_err(|refusal| failure(SessionError::Refused(refusal)))?;
+    let ReadingCheck { needs, right, unsure, wrong, .. } = &check;
+    writeln!(terminal.out, "{needs} needs: {right} fields right, {unsure} unsure, {} wrong", wrong.len())?;
+    for line in wrong {
+        writeln!(terminal.out, "wrong  {line}")?;
+    }
+    check.store(model.info()).map_err(|error| Failure::usage(format!("the result was not stored: {error}")))?;
+    let capable = check.is_capable();
+    let verdict = if capable { "capable: sessions ask it" } else { "not capable: sessions read needs by rules alone" };
+    writeln!(terminal.out, "{} is {verdict}", check.model)?;
+    Ok(if capable { Exit::Ok } else { Exit::CheckFailed })
+}
+
 impl Start {
-    fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
-        let config = match &self.config {
-            None => None,
-            Some(path) => {
-                persona::load(path)?;
-                Some((path.display().to_string(), read_file(path)?))
+    /// The models named on the command line.
+    const fn named(&self) -> [&Option<ModelChain>; 6] {
+        let Self { model, persona_model, target, against_target, judge_model, strong_model, .. } = self;
+        [model, persona_model, target, against_target, judge_model, strong_model]
+    }
+
+    /// The name and the text of a config, with the decisions that it cites.
+    fn config_text(&self, path: &Path) -> Result<(String, String), Failure> {
+        let (config, yaml) = persona::load_with_text(path)?;
+        let yaml = match &self.memory {
+            Some(memory) => {
+                let texts = Workspace::at(memory, SystemClock.now())?.texts()?;
+                persona::quote_decisions(&config.source, &yaml, &texts)?
             }
+            None => yaml,
         };
+        Ok((path.display().to_string(), yaml))
+    }
+
+    fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
+        let config = self.config.as_deref().map(|path| self.config_text(path)).transpose()?;
+        let other_config = self.against_config.as_deref().map(|path| self.config_text(path)).transpose()?;
+        if let Some(measure) = self.measure.as_ref().filter(|measure| info(measure).is_none()) {
+            return Err(Failure::usage(format!(
+                "`{measure}` is no score: docs/SCORES.md lists them, such as persona_llr/1"
+            )));
+        }
+        let question = match (self.against, &self.against_target, &self.against_config) {
+            (Some(Against::Ablation), ..) => Some(StudyQuestion::Ablation),
+            (None, Some(_), _) => Some(StudyQuestion::Targets),
+            (None, None, Some(_)) => Some(StudyQuestion::Prompts),
+            (None, None, None) => None,
+        };
+        if self.threshold.is_some_and(|threshold| !threshold.is_finite()) {
+            return Err(Failure::usage("--threshold must be a finite number"));
+        }
         let model = |named: &Option<ModelChain>| named.clone().unwrap_or_else(|| ModelSpec::Bundled.into());
         let settings = SessionSettings {
             engagement: self.engagement.map(Engagement::from),
@@ -186,6 +280,11 @@ impl Start {
                 .transpose()?,
             persona_model: model(&self.persona_model),
             target: model(&self.target),
+            question,
+            other_target: self.against_target.clone(),
+            other_config: None,
+            measure: self.measure.clone(),
+            threshold: self.threshold,
             persona: config.as_ref().map(|(name, _)| name.clone()),
             config: None,
             moods: Vec::new(),
@@ -203,7 +302,7 @@ impl Start {
             .unwrap_or_else(|| PathBuf::from(format!("sessions/{}", now.strftime("%Y-%m-%d_%H%M%S"))));
         fs::create_dir_all(&folder).map_err(|error| file_error(&folder, &error))?;
         let mut options = opened(&self.remote);
-        let named = [&self.model, &self.persona_model, &self.target, &self.judge_model, &self.strong_model];
+        let named = self.named();
         named.into_iter().flatten().for_each(|chain| options.hosts.allow_chain(chain));
         let config = config.as_ref().map(|(_, text)| text.as_str());
         let mut moods = Vec::new();
@@ -212,13 +311,14 @@ impl Start {
             MoodProfiles::shipped()?.narrowed(&path.display().to_string(), &text)?;
             moods.push(text);
         }
-        let texts = SessionTexts { config, moods };
+        let other_config = other_config.as_ref().map(|(name, text)| (name.clone(), text.as_str()));
+        let texts = SessionTexts { config, other_config, moods };
         let session = Session::start(place(&folder, options)?, &self.need, settings, &texts).map_err(|error| {
             // A refused need leaves no folder; one that holds anything is kept.
             let _not_empty = fs::remove_dir(&folder);
             failure(error)
         })?;
-        let named = [&self.model, &self.persona_model, &self.target, &self.judge_model, &self.strong_model];
+        let named = self.named();
         go(session, &folder, &self.remote.allow_host_flags(named.into_iter().flatten()), terminal)
     }
 }

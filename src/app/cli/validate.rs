@@ -9,8 +9,11 @@ use serde_json::json;
 use super::output::OutputFormat;
 use super::{Exit, Failure, Terminal};
 use crate::foundation::base::limits::CONFIG_BYTES_MAX;
+use crate::foundation::base::{Clock, SystemClock};
 use crate::foundation::config::ConfigErrors;
 use crate::foundation::store::read_text;
+use crate::governance::memory::texts::WorkspaceTexts;
+use crate::governance::memory::workspace::Workspace;
 use crate::simulation::persona::{self, AdversaryScript, Assembler, PersonaConfig, TrajectoryMode};
 use crate::simulation::rollout::monitors::Monitors;
 
@@ -23,6 +26,7 @@ const USUAL_TURNS: usize = 50;
 Examples:
   loom validate anna.yaml
   loom validate configs/personas/*.yaml
+  loom validate --memory vault anna.yaml          the decisions that it cites are in the memory, and active
   loom validate --format json anna.yaml | jq '.[].problems[].message'
 
 Exit codes: 0 all configs are valid, 3 one is not.")]
@@ -30,6 +34,9 @@ pub(super) struct Args {
     /// The configs to check
     #[arg(required = true, value_name = "CONFIG")]
     configs: Vec<PathBuf>,
+    /// The memory workspace with the decisions that the configs cite
+    #[arg(long, value_name = "DIR")]
+    memory: Option<PathBuf>,
     /// Output format
     #[arg(long, value_enum, default_value_t)]
     format: OutputFormat,
@@ -39,8 +46,12 @@ impl Args {
     pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
         let mut exit = Exit::Ok;
         let mut entries = Vec::new();
+        let memory = match &self.memory {
+            Some(folder) => Some(Workspace::at(folder, SystemClock.now())?.texts()?),
+            None => None,
+        };
         for path in &self.configs {
-            let outcome = load(path);
+            let outcome = load(path, memory.as_ref());
             if outcome.is_err() {
                 exit = Exit::BadConfig;
             }
@@ -66,16 +77,27 @@ impl Args {
 }
 
 /// Reads a persona's or an adversary's config: its summary in one line, and warnings.
-fn load(path: &Path) -> Result<(String, Vec<String>), ConfigErrors> {
+fn load(path: &Path, memory: Option<&WorkspaceTexts>) -> Result<(String, Vec<String>), ConfigErrors> {
     // The persona loader reports unreadable files; a stream can be read only once.
     if path.is_file() && read_text(path, CONFIG_BYTES_MAX).is_ok_and(|yaml| AdversaryScript::is_one(&yaml)) {
         let script = AdversaryScript::load(path)?;
         return Ok((format!("{}: an adversary, {}", script.name, count_many(script.strategies.len())), Vec::new()));
     }
-    persona::load(path).map(|config| {
-        let summary = summary(&config);
-        (summary, warnings(config))
-    })
+    let (config, yaml) = persona::load_with_text(path)?;
+    let mut unchecked = None;
+    match (memory, config.persona.decisions.as_slice()) {
+        (Some(memory), _) => persona::check_decisions(&config, &yaml, memory)?,
+        (None, []) => {}
+        (None, cited) => {
+            let ids: Vec<_> = cited.iter().map(|decision| decision.id.as_str()).collect();
+            unchecked = Some(format!(
+                "whether {} still hold is not checked: name the memory with --memory DIR",
+                ids.join(", ")
+            ));
+        }
+    }
+    let summary = summary(&config);
+    Ok((summary, unchecked.into_iter().chain(warnings(config)).collect()))
 }
 
 fn count_many(strategies: usize) -> String {

@@ -6,6 +6,7 @@ use super::claims;
 use super::core::{Performed, Session};
 use super::experts::{self, Expert};
 use super::judgement::{Question, TEMPLATE_TOKENS_MAX, judge};
+use super::model_reading::{self, ModelReading, ReadingCheck};
 use super::outcome::{ActionOutcome, ExpertOpinion, ModelJudgement, WorkItemKind};
 use super::setup::SessionError;
 use crate::foundation::base::{RngStream, limits};
@@ -36,8 +37,7 @@ impl Session {
             (Some(model), Some(chain)) if !weak => (model.clone(), chain.clone()),
             _ => (self.model.clone(), self.settings.model.clone()),
         };
-        let cost =
-            Budget { calls: 2 * question.choices.len() as u64, tokens: question.tokens_max(), ..Budget::NOTHING };
+        let cost = Budget { calls: question.calls_max(), tokens: question.tokens_max(), ..Budget::NOTHING };
         let permit = self.permit_calls(lease, &chain, &question.arguments(), cost)?;
         let stream = RngStream::root(self.settings.seed).child(&question.name, 0);
         let judged = ModelJudgement {
@@ -48,6 +48,26 @@ impl Session {
         let body = serde_json::to_value(&judged).map_err(SessionError::json)?;
         self.authorizer.record(vec![LedgerEntry::new("model.quantised", body)])?;
         Ok(judged)
+    }
+
+    /// Reads the need with the session's model, if it passed `loom session check`; `None` otherwise.
+    pub(super) async fn read_need(&mut self) -> Result<Option<ModelReading>, SessionError> {
+        if !ReadingCheck::stored(self.model.info()).is_some_and(|check| check.is_capable()) {
+            return Ok(None);
+        }
+        let need = self.state.work.need.clone();
+        let context = model_reading::context(&need);
+        let mut reading = ModelReading::default();
+        for (field, text, choices) in model_reading::asked(&need) {
+            // Each field by itself: the stronger model was not tested.
+            self.unsure = 0;
+            let choices: Vec<&str> = choices.iter().map(String::as_str).collect();
+            let name = model_reading::name(field);
+            let question = Question { name, context: &context, text: text.to_owned(), choices: &choices };
+            let judged = self.ask_model(self.authorizer.root(), question).await?;
+            reading.note(field, judged);
+        }
+        Ok(Some(reading))
     }
 
     /// Requests a permit for calls of the models of a chain.

@@ -7,7 +7,7 @@ use super::core::Session;
 use super::finding::{self, Finding};
 use super::need::Plan;
 use super::outcome::{
-    ExpertOpinion, ModelJudgement, REPORT, SUSPECT, UNJUDGED, WorkItemKind, WorkItemResult, all_hold,
+    ExpertOpinion, ModelJudgement, REPORT, SUSPECT, UNJUDGED, WorkItemKind, WorkItemResult, all_hold, numbered,
 };
 use super::setup::SessionError;
 use super::{phrases, questions};
@@ -37,13 +37,14 @@ impl Session {
         let aim = phrases::echo(&self.state.work);
         let test = "the scores over all turns: measured from words, and likelihoods with and without the persona";
         let conjecture = Conjecture {
-            claim: text("the persona holds for as long as was asked")?,
+            claim: text(&finding::hypothesis(&self.state.work))?,
             test: text(test)?,
             edge: text("the words can match the persona while the model's state does not")?,
             observer_upgrade: text("a judge that passed its test, or people")?,
             scope: text(&aim)?,
         };
-        let calls = u32::try_from(plan.turns.value.saturating_mul(plan.rollouts.value).saturating_mul(2)).ok();
+        let messages = plan.turns.value.saturating_mul(plan.rollouts.value).saturating_mul(2 * self.arms().len());
+        let calls = u32::try_from(messages).ok();
         let calls = calls.and_then(std::num::NonZeroU32::new).unwrap_or(std::num::NonZeroU32::MIN);
         let tokens = u32::try_from(self.settings.reply_tokens_max).unwrap_or(u32::MAX).saturating_mul(calls.get());
         let hypothesis = Hypothesis {
@@ -120,7 +121,10 @@ impl Session {
     pub(super) fn disclosed(&mut self, results: &[WorkItemResult]) -> Result<Vec<MoodEvent>, SessionError> {
         let Some(found) = results.iter().find_map(|result| result.found.get(SUSPECT)) else { return Ok(Vec::new()) };
         let exploit = text(&phrases::format_value(found))?;
-        let talks = self.transcripts(WorkItemKind::Rollouts)?;
+        let mut talks = Vec::new();
+        for run in self.arms() {
+            talks.extend(self.transcripts(*run)?);
+        }
         let reply = talks.iter().flat_map(|talk| &talk.turns).map(|turn| turn.persona.content.as_str());
         let Some(reply) = reply.into_iter().find(|reply| !suspicions(reply).is_empty()) else { return Ok(Vec::new()) };
         let test = self.contents.put(reply.as_bytes()).map_err(SessionError::io("keep a text in", &self.folder))?;
@@ -233,12 +237,17 @@ impl Session {
                 return Ok(Err(refused));
             }
         }
-        Ok(Ok(format!("{found}; evidence {}", evidence.atom.short())))
+        Ok(Ok(format!("{}; evidence {}", finding::sentence(&self.state.work), evidence.atom.short())))
     }
 
-    /// The report on the rollouts as evidence.
+    /// The report on the rollouts as evidence, or the comparison of the arms.
     fn evidence(&self) -> Result<Option<EvidencePointer>, SessionError> {
-        let path = self.run_folder(WorkItemKind::Rollouts).join(REPORT);
+        let work = &self.state.work;
+        let path = if work.plan.question.value.compares() {
+            self.folder.join(numbered("comparison", work.rounds, "md"))
+        } else {
+            self.run_folder(WorkItemKind::Rollouts).join(REPORT)
+        };
         if !path.is_file() {
             return Ok(None);
         }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::finding;
 use super::outcome::{CRITERIA, ExpertOpinion, ModelJudgement, VerifyCheck, Work};
-use super::phrases::{counted, echo, format_value, risks};
+use super::phrases::{echo, format_value, risks};
 use crate::foundation::text::markdown;
 use crate::governance::mood::lint::PredictedOutcome;
 use crate::governance::statechart::hope::Facts;
@@ -36,22 +36,18 @@ pub(super) fn brief(work: &Work) -> String {
         "\n## Acceptance\n\n- all {} checks of the verification pass on the files as they are\n",
         CRITERIA.len()
     );
-    text += "\n## How the scores will be interpreted\n\n";
-    for prediction in finding::predictions() {
+    let _ = write!(text, "\n## How the scores will be interpreted\n\n- question: {}\n", finding::hypothesis(work));
+    for prediction in finding::predictions(&work.plan) {
         let means = match prediction.means {
-            PredictedOutcome::Supports => "the persona holds",
+            PredictedOutcome::Supports => "it holds",
             PredictedOutcome::Refutes => "it does not hold",
             PredictedOutcome::Silent => "nothing",
         };
         let _ = writeln!(text, "- {}: {means}", prediction.seen.as_str());
     }
     let _ = writeln!(text, "- the interval is the 95 % interval over the rollouts, one value each");
-    let _ = writeln!(
-        text,
-        "- power: {} planned; {} are the fewest whose interval can exclude a reference value, if all agree",
-        counted(work.plan.rollouts.value, "rollout"),
-        finding::ROLLOUTS_MIN
-    );
+    let _ = writeln!(text, "- power: {}", finding::power(work));
+    let _ = writeln!(text, "- registered in registration-{:02}.json before the first rollout", work.rounds + 1);
     text += "\n## Stop\n\n- a \"must not\" criterion is violated\n- the same criterion fails five times\n- a budget of the session is exhausted\n- the user cancels\n";
     if !work.assumptions.is_empty() {
         text += "\n## Assumptions\n\n";
@@ -68,7 +64,7 @@ pub(super) fn report(work: &Work, facts: &Facts) -> String {
     if let Some(footer) = &work.footer {
         let _ = writeln!(text, "{footer}\n");
     }
-    let _ = writeln!(text, "Finding: {}.\n", finding::of(work));
+    let _ = writeln!(text, "Finding: {}.\n", finding::sentence(work));
     if let Some(asserted) = &work.asserted {
         let _ = writeln!(text, "Asserted with the user's approval: {}.\n", markdown(asserted));
     }

@@ -1,21 +1,35 @@
 //! The finding: whether the persona held, according to the facts. The interpretation of each fact is fixed before the
 //! work.
 
-use std::fmt;
-
+use super::need::Plan;
 use super::outcome::{Found, FoundValue, Work, WorkItemKind, counted};
-use crate::foundation::base::RngStream;
+use super::question::StudyQuestion;
 use crate::foundation::stats::Interval;
-use crate::foundation::stats::small_sample::{bounded_mean, median};
+use crate::foundation::stats::small_sample::detectable_difference;
 use crate::governance::mood::EntryText;
 use crate::governance::mood::lint::{PredictedOutcome, Prediction};
 use crate::governance::statechart::hope::FooterFinding;
+use crate::simulation::report::{DifferenceRow, bounds, interval};
 
+/// The fewest rollouts per arm whose 95 % interval of the difference exists.
+pub(super) const COMPARED_MIN: usize = 4;
 /// The fewest rollouts whose 95 % interval can exclude a reference value. With fewer the finding is that it cannot be told.
 pub(super) const ROLLOUTS_MIN: usize = 6;
 /// The reference values of the scores: 0 for likelihood ratios, the middle of the scale from 0 to 1 for ratings.
-pub(super) const REFERENCES: [(&str, f64); 3] =
+const REFERENCES: [(&str, f64); 3] =
     [("persona_llr/1", 0.0), ("persona_llr_own_words/1", 0.0), ("persona_adherence/1", 0.5)];
+
+/// A score and its reference value.
+pub(super) type Reference = (String, f64);
+
+/// The scores that decide whether the persona holds: the one that was named, or the default ones.
+pub(super) fn references(plan: &Plan) -> Vec<Reference> {
+    let known = |id: &str| REFERENCES.iter().find(|(known, _)| *known == id).map_or(0.0, |(_, reference)| *reference);
+    match &plan.measure.value {
+        Some(measure) => vec![(measure.clone(), plan.threshold.unwrap_or_else(|| known(measure)))],
+        None => REFERENCES.iter().map(|(id, reference)| ((*id).to_owned(), *reference)).collect(),
+    }
+}
 
 /// Whether the persona held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,9 +46,12 @@ pub(super) enum Finding {
 
 /// The finding of a piece of work.
 pub(super) fn of(work: &Work) -> Finding {
-    let facts = work.found.get(&WorkItemKind::Score).into_iter().flat_map(sides);
+    let (item, scores) = match work.plan.compared() {
+        Some((measure, _)) => (WorkItemKind::Compare, vec![measure]),
+        None => (WorkItemKind::Score, references(&work.plan).into_iter().map(|(id, _)| id).collect()),
+    };
     let (mut above, mut below) = (false, false);
-    for (_, side) in facts {
+    for side in work.found.get(&item).into_iter().flat_map(|found| sides(found, &scores)) {
         above |= side == Side::Above;
         below |= side == Side::Below;
     }
@@ -74,20 +91,44 @@ impl Finding {
     }
 }
 
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Holds => "the persona holds, according to the scores",
-            Self::Fails => "the persona does not hold, according to the scores",
-            Self::Disputed => "cannot tell: one score says that the persona holds, another that it does not",
-            Self::Unknown => "cannot tell: no interval of a score excludes its reference value",
-        })
+/// The finding of a piece of work in a sentence.
+pub(super) fn sentence(work: &Work) -> String {
+    let found = of(work);
+    let Some((measure, threshold)) = work.plan.compared() else {
+        return match found {
+            Finding::Holds => "the persona holds, according to the scores",
+            Finding::Fails => "the persona does not hold, according to the scores",
+            Finding::Disputed => "cannot tell: one score says that the persona holds, another that it does not",
+            Finding::Unknown => "cannot tell: no interval of a score excludes its reference value",
+        }
+        .to_owned();
+    };
+    let compared = work.found.get(&WorkItemKind::Compare);
+    let fact = match compared.and_then(|found| found.get(&format!("{measure}{FACT}"))) {
+        Some(FoundValue::Text(fact)) => fact.as_str(),
+        _ => "not compared yet",
+    };
+    let reason = fact.split_once(": ").map_or(fact, |(_, reason)| reason);
+    let arm = match work.plan.question.value {
+        StudyQuestion::Targets => "the other target",
+        StudyQuestion::Prompts => "the other config",
+        _ => "the ablation",
+    };
+    match found {
+        Finding::Holds => format!("it holds: {measure} exceeds that of {arm} by more than {threshold}; {reason}"),
+        Finding::Fails => {
+            format!("it does not hold: {measure} does not exceed that of {arm} by more than {threshold}; {reason}")
+        }
+        Finding::Disputed | Finding::Unknown => {
+            format!("cannot tell whether {measure} exceeds that of {arm} by more than {threshold}; {reason}")
+        }
     }
 }
 
 /// The possible facts and their meaning.
-pub(super) fn predictions() -> Vec<Prediction> {
-    let predict = |(id, reference): (&str, f64)| {
+pub(super) fn predictions(plan: &Plan) -> Vec<Prediction> {
+    let compared = plan.compared().map(|(id, threshold)| vec![(format!("the difference in {id}"), threshold)]);
+    let predict = |(id, reference): Reference| {
         let one = |side: &str, means| {
             let seen = EntryText::try_from(format!("{id} {side} {reference}")).ok()?;
             Some(Prediction { seen, means, taken_as: None })
@@ -98,7 +139,73 @@ pub(super) fn predictions() -> Vec<Prediction> {
             one("not distinguishable from", PredictedOutcome::Silent),
         ]
     };
-    REFERENCES.into_iter().flat_map(predict).flatten().collect()
+    compared.unwrap_or_else(|| references(plan)).into_iter().flat_map(predict).flatten().collect()
+}
+
+/// The hypothesis that the work tests.
+pub(super) fn hypothesis(work: &Work) -> String {
+    let plan = &work.plan;
+    let persona = &plan.persona.value;
+    let Some((measure, threshold)) = plan.compared() else {
+        return format!("the persona `{persona}` holds: {}", measures(&references(plan)));
+    };
+    let arms = match plan.question.value {
+        StudyQuestion::Targets => format!("of `{persona}` with the target exceeds that with the other target"),
+        StudyQuestion::Prompts => format!("of `{persona}` exceeds that of the other config"),
+        _ => format!("of `{persona}` exceeds that of its ablation"),
+    };
+    format!("{measure} {arms} by more than {threshold}")
+}
+
+fn measures(references: &[Reference]) -> String {
+    let each: Vec<_> = references.iter().map(|(id, reference)| format!("{id} above {reference}")).collect();
+    each.join(" or ")
+}
+
+/// What so many rollouts can tell, in a sentence.
+pub(super) fn power(work: &Work) -> String {
+    let rollouts = work.plan.rollouts.value;
+    let planned = counted(rollouts, "rollout");
+    if !work.plan.question.value.compares() {
+        return format!(
+            "{planned} planned; {ROLLOUTS_MIN} are the fewest whose interval can exclude a reference value, if all agree"
+        );
+    }
+    match detectable_difference(1.0, rollouts, rollouts, 1) {
+        Some(detectable) => format!(
+            "{planned} per arm show a difference of {detectable:.2} standard deviations with 80 % probability; smaller ones need more"
+        ),
+        None => format!("{planned} per arm can tell nothing: at least {COMPARED_MIN} are needed"),
+    }
+}
+
+/// The fact of a comparison: whether the 95 % interval of the difference is above the threshold, below it, or neither.
+pub(super) fn compared_fact(row: Result<&DifferenceRow, String>, threshold: f64) -> String {
+    let undecided = |why: &str| format!("not distinguishable from {threshold}: {why}");
+    let row = match row {
+        Ok(row) => row,
+        Err(why) => return undecided(&why),
+    };
+    let counts = [row.a, row.b].map(|side| side.map_or(0, |side| side.n));
+    let fewest = counts.into_iter().min().unwrap_or_default();
+    if fewest < COMPARED_MIN {
+        return undecided(&format!(
+            "{} per arm with a value, at least {COMPARED_MIN} are needed",
+            counted(fewest, "rollout")
+        ));
+    }
+    let (Some(difference), Some(interval)) = (row.difference, row.interval) else {
+        return undecided("there is no interval of the difference");
+    };
+    let of = format!(
+        "difference {difference:.3}, 95 % interval {:.3} to {:.3}, {} and {} rollouts",
+        interval.low, interval.high, counts[1], counts[0]
+    );
+    match () {
+        () if interval.low > threshold => format!("above {threshold}: {of}"),
+        () if interval.high < threshold => format!("below {threshold}: {of}"),
+        () => undecided(&of),
+    }
 }
 
 /// The suffix of a fact's name.
@@ -111,11 +218,7 @@ pub(super) fn fact(id: &str, values: &[f64], reference: f64) -> String {
     if values.len() < ROLLOUTS_MIN {
         return format!("not distinguishable from {reference}: {rollouts}, at least {ROLLOUTS_MIN} are needed");
     }
-    let interval = match bounds(id) {
-        Some(bounds) => bounded_mean(values, bounds, &RngStream::root(0).child(id, 0)),
-        None => median(values),
-    };
-    let Some(Interval { low, high }) = interval else {
+    let Some(Interval { low, high }) = interval(values, bounds(id), id).map(|interval| interval.interval) else {
         return format!("not distinguishable from {reference}: no interval for {rollouts}");
     };
     let of = format!("95 % interval {low:.3} to {high:.3}, {rollouts}");
@@ -124,11 +227,6 @@ pub(super) fn fact(id: &str, values: &[f64], reference: f64) -> String {
         () if high < reference => format!("below {reference}: {of}"),
         () => format!("not distinguishable from {reference}: {of}"),
     }
-}
-
-/// The bounds of a score.
-fn bounds(id: &str) -> Option<(f64, f64)> {
-    (id == "persona_adherence/1").then_some((0.0, 1.0))
 }
 
 /// The side of the reference value that a score is on.
@@ -143,25 +241,45 @@ enum Side {
 }
 
 /// The facts among the found values.
-fn sides(found: &Found) -> impl Iterator<Item = (&'static str, Side)> {
-    REFERENCES.into_iter().filter_map(|(id, _)| {
+fn sides(found: &Found, scores: &[String]) -> Vec<Side> {
+    let side = |id: &String| {
         let FoundValue::Text(fact) = found.get(&format!("{id}{FACT}"))? else { return None };
-        let side = match fact.split(' ').next() {
+        Some(match fact.split(' ').next() {
             Some("above") => Side::Above,
             Some("below") => Side::Below,
             _ => Side::Undecided,
-        };
-        Some((id, side))
-    })
+        })
+    };
+    scores.iter().filter_map(side).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::super::need::{Plan, StatedPlan};
+    use super::super::need::StatedPlan;
     use super::*;
     use crate::governance::mood::lint::self_sealing;
+
+    #[test]
+    fn the_fact_of_a_comparison_needs_an_interval_beyond_the_threshold() {
+        let check = |a: &[f64], b: &[f64], threshold: f64, expected: &str| {
+            let some = |values: &[f64]| values.iter().copied().map(Some).collect::<Vec<_>>();
+            let row = DifferenceRow::of("mattr/1", &some(b), &some(a));
+            let fact = compared_fact(Ok(&row), threshold);
+            assert!(fact.starts_with(expected), "{fact}");
+        };
+        let (high, low) = ([3.0, 3.1, 3.2, 3.3, 3.4, 3.5], [1.0, 1.1, 1.2, 1.3, 1.4, 1.5]);
+        check(&high, &low, 0.0, "above 0: difference 2.000, 95 % interval ");
+        check(&low, &high, 0.0, "below 0: difference -2.000, 95 % interval ");
+        // A difference that is smaller than what was registered does not hold.
+        check(&high, &low, 5.0, "below 5: difference 2.000");
+        check(&high, &low, 2.0, "not distinguishable from 2: difference 2.000");
+        check(&high, &high, 0.0, "not distinguishable from 0: difference 0.000");
+        check(&high[..3], &low[..3], 0.0, "not distinguishable from 0: 3 rollouts per arm with a value, at least 4");
+        check(&high[..4], &low[..4], 0.0, "above 0");
+        assert_eq!(compared_fact(Err("no judge".to_owned()), 0.5), "not distinguishable from 0.5: no judge");
+    }
 
     #[test]
     fn a_contradicting_fact_makes_the_finding_disputed() {
@@ -186,7 +304,7 @@ mod tests {
 
     #[test]
     fn the_predictions_of_a_session_are_falsifiable() {
-        assert_eq!(self_sealing(&predictions()), None);
+        assert_eq!(self_sealing(&predictions(&Plan::read("", &StatedPlan::default()))), None);
     }
 
     #[test]

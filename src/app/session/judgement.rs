@@ -4,7 +4,8 @@
 //! The choice that wins both times by [`MARGIN_MIN`] is the answer, so a preference for the first letter is never an
 //! answer. Otherwise the reply must be exactly a letter or the words of a choice.
 
-use super::outcome::ModelJudgement;
+use serde::{Deserialize, Serialize};
+
 use crate::foundation::base::RngStream;
 use crate::foundation::chat::{Continuation, LanguageModel, Message, ModelError, Prompt, Request, Sampling, Scored};
 use crate::foundation::gate::CallPermit;
@@ -15,6 +16,22 @@ pub(super) const MARGIN_MIN: f32 = 1.0;
 pub(super) const TEMPLATE_TOKENS_MAX: usize = 64;
 /// Maximum tokens of a reply to a question.
 const REPLY_TOKENS: usize = 8;
+
+/// A question to a model and its answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ModelJudgement {
+    /// The name of the question.
+    pub question: String,
+    /// The choice; `None` if the model was unsure and the default is used.
+    pub choice: Option<String>,
+    /// The margin over the next choice in nats; `None` if the answer was parsed from text.
+    pub margin: Option<f32>,
+    /// Why there is no choice.
+    pub unsure: Option<String>,
+    /// Whether the stronger model was asked.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub escalated: bool,
+}
 
 /// A question with its choices.
 pub(super) struct Question<'a> {
@@ -33,6 +50,11 @@ impl Question<'_> {
             text.extend([letter.to_string().as_str(), ") ", choice, "\n"]);
         }
         text + "Answer with one letter."
+    }
+
+    /// Upper bound of the calls to answer it.
+    pub(super) const fn calls_max(&self) -> u64 {
+        2 * self.choices.len() as u64
     }
 
     /// Upper bound of the tokens read to answer it: one per byte.

@@ -40,6 +40,10 @@ impl Session {
             return Err(SessionError::Message(format!("a need must have 1 to {most} bytes (SESSION_TEXT_BYTES_MAX)")));
         }
         need::check_scope(need, &settings.stated_plan()).map_err(SessionError::Message)?;
+        let plan = need::Plan::read(need, &settings.stated_plan());
+        if plan.threshold.is_some() && plan.measure.value.is_none() && plan.compared().is_none() {
+            return Err(SessionError::Message("a threshold needs its score: name it with --measure ID".to_owned()));
+        }
         let (log, opened) = ReceiptLog::open(Arc::clone(&env.disk), Arc::clone(&env.key), env.clock.now())?;
         if opened.receipts.iter().any(|receipt| receipt.entry.kind == "session.begun") {
             let folder = env.folder.display();
@@ -51,6 +55,9 @@ impl Session {
         let put = |text: &str| contents.put(text.as_bytes()).map_err(SessionError::io("keep a text in", &env.folder));
         let digest = put(need)?;
         settings.config = texts.config.map(put).transpose()?;
+        if let Some((name, text)) = &texts.other_config {
+            settings.other_config = Some((name.clone(), put(text)?));
+        }
         settings.moods = texts.moods.iter().map(|text| put(text)).collect::<Result<_, _>>()?;
         let (chart, profiles) = (Arc::new(hope::chart()?), profiles(&settings, &contents)?);
         let begun =

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::finding;
-use super::need::{Plan, other_name};
+use super::need::Plan;
 use super::outcome::{CRITERIA, Conclusion, ExpertOpinion, Work, WorkItemKind};
 use super::phrases::{counted, echo, format_value, one_line, risks};
 use super::questions::{differently, questions, still_open};
@@ -25,7 +25,8 @@ pub(super) fn message(action: Action, state: &SessionState) -> String {
             format!("{}\n{steps}\n{risks}\n{open}{doubts}Answer YES, or EDITS: changes", echo(work))
         }
         Action::AskApproval if facts.engagement == Some(Engagement::Guided) => {
-            format!("{}\n{}\nAnswer YES, EDITS: changes, or CANCEL", steps(work), main_risks(work, facts))
+            let (steps, risks) = (steps(work), main_risks(work, facts));
+            format!("{}\n{steps}\n{risks}\nAnswer YES, EDITS: changes, or CANCEL", echo(work))
         }
         Action::Echo => {
             let assumed: Vec<_> = work.assumptions.iter().map(|line| format!("[ASSUMPTION] {line}\n")).collect();
@@ -37,7 +38,7 @@ pub(super) fn message(action: Action, state: &SessionState) -> String {
             format!("{}\nAnswer YES, or EDITS: changes", main_risks(work, facts))
         }
         Action::AnnounceShape => shape(work),
-        Action::AskApproval => format!("{}\nAnswer YES, EDITS: changes, or CANCEL", steps(work)),
+        Action::AskApproval => format!("{}\n{}\nAnswer YES, EDITS: changes, or CANCEL", echo(work), steps(work)),
         Action::Decompose => format!("[LOOP] {}", steps(work)),
         Action::ShowReview => {
             format!("{}\nAnswer SATISFIED, PROMOTE (asserts the finding), or NEW: the next need", findings(work))
@@ -76,12 +77,13 @@ pub(super) fn message(action: Action, state: &SessionState) -> String {
 
 /// The understood need, and what is at stake.
 pub(super) fn acknowledgement(work: &Work, stakes: &str) -> String {
-    let Plan { persona, other, turns, rollouts, .. } = &work.plan;
+    let Plan { question, persona, other, turns, rollouts, .. } = &work.plan;
     format!(
-        "TASK     {}\nCONTEXT  persona `{}`, {}\nDONE     {} of {} each, scored and reported\nSTAKES   {stakes}\nREVIEWS  a panel of experts, then verification",
+        "TASK     {}\nQUESTION {}\nCONTEXT  persona `{}`, {}\nDONE     {} of {} each, scored and reported\nSTAKES   {stakes}\nREVIEWS  a panel of experts, then verification",
         work.need,
+        finding::hypothesis(work),
         persona.value,
-        other_name(other.value),
+        super::phrases::versus(question.value, other.value),
         counted(rollouts.value, "rollout"),
         counted(turns.value, "turn"),
     )
@@ -99,9 +101,10 @@ fn doubts(plan: &Plan) -> String {
 }
 
 fn steps(work: &Work) -> String {
-    let Plan { turns, rollouts, .. } = &work.plan;
+    let Plan { question, turns, rollouts, .. } = &work.plan;
+    let arms = if question.value.compares() { " for each of two arms" } else { "" };
     format!(
-        "Steps: 1. a pilot of one turn; 2. {} of {}; 3. scores; 4. a report; then a review by experts, and verification.",
+        "Steps: 1. a pilot of one turn; 2. {} of {}{arms}; 3. scores; 4. a report; then a review by experts, and verification.",
         counted(rollouts.value, "rollout"),
         counted(turns.value, "turn")
     )
@@ -205,12 +208,12 @@ fn researched(work: &Work) -> String {
 /// The finding and the checks in short.
 fn outcome(work: &Work) -> String {
     let passed = work.checks.iter().filter(|check| check.passed).count();
-    format!("Finding: {}.\nChecks: {passed} of {} passed.", finding::of(work), CRITERIA.len())
+    format!("Finding: {}.\nChecks: {passed} of {} passed.", finding::sentence(work), CRITERIA.len())
 }
 
 fn findings(work: &Work) -> String {
     let mut text = outcome(work);
-    for kind in [WorkItemKind::Measure, WorkItemKind::Score] {
+    for kind in [WorkItemKind::Compare, WorkItemKind::Measure, WorkItemKind::Score] {
         for (name, value) in work.found.get(&kind).into_iter().flatten() {
             let _ = write!(text, "\n  {name:<34} {}", format_value(value));
         }

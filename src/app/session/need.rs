@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::reading::{self, CAN};
+use super::question::{self, StudyQuestion};
+use super::reading::{self, CAN, WHAT_COMPARED};
 use crate::governance::statechart::hope::{Clarity, SpecScores};
 use crate::simulation::persona::{AdversaryKind, examples};
 
@@ -60,8 +61,16 @@ impl<T> PlanField<T> {
 }
 
 /// The plan of the runs.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Plan {
+    /// What is to be found out.
+    pub(super) question: PlanField<StudyQuestion>,
+    /// The score that decides; the default ones if absent.
+    pub(super) measure: PlanField<Option<String>>,
+    /// The threshold of the measure, or of its difference between the arms.
+    pub(super) threshold: Option<f64>,
+    /// Whether a judge is named.
+    pub(super) judged: bool,
     /// The name of a built-in or the user's own config.
     pub(super) persona: PlanField<String>,
     /// The interlocutor.
@@ -75,8 +84,12 @@ pub(super) struct Plan {
 }
 
 /// The parts of the plan given on the command line; they override everything else.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct StatedPlan {
+    pub(super) question: Option<StudyQuestion>,
+    pub(super) measure: Option<String>,
+    pub(super) threshold: Option<f64>,
+    pub(super) judged: bool,
     pub(super) persona: Option<String>,
     pub(super) turns: Option<usize>,
     pub(super) rollouts: Option<usize>,
@@ -104,7 +117,20 @@ impl Plan {
             // One is wanted; which of them is recommended.
             other.origin = PlanSource::Open;
         }
+        let compared = from_command_line.question.or(stated.question);
+        if from_command_line.question.is_some() {
+            stated.doubts.retain(|doubt| doubt != WHAT_COMPARED && doubt != reading::OTHER_ARM);
+        }
+        let unsettled = stated.doubts.iter().any(|doubt| doubt == WHAT_COMPARED);
+        // A need that compares nothing asks whether the persona holds.
+        let origin = if unsettled { PlanSource::Open } else { PlanSource::Stated };
+        let measure = from_command_line.measure.clone().or(stated.measure);
+        let measured = if measure.is_some() { PlanSource::Stated } else { PlanSource::Assumed };
         Self {
+            question: PlanField { value: compared.unwrap_or_default(), origin },
+            measure: PlanField { value: measure, origin: measured },
+            threshold: from_command_line.threshold,
+            judged: from_command_line.judged,
             persona: PlanField::of(persona, default.to_owned()),
             other,
             turns: PlanField::of(from_command_line.turns.or(stated.turns), TURNS),
@@ -121,6 +147,12 @@ impl Plan {
         self.other.answer(said.other);
         self.turns.answer(said.turns);
         self.rollouts.answer(said.rollouts);
+        if from_command_line.question.is_none() {
+            self.question.answer(said.question);
+        }
+        if from_command_line.measure.is_none() && said.measure.is_some() {
+            self.measure.answer(Some(said.measure));
+        }
         self.settle();
     }
 
@@ -129,17 +161,37 @@ impl Plan {
         if self.persona.is_known() {
             self.doubts.retain(|doubt| doubt != WHICH_PERSONA);
         }
+        if self.question.is_known() {
+            self.doubts.retain(|doubt| doubt != WHAT_COMPARED);
+        }
+    }
+
+    /// The measure of a comparison and its threshold; `None` if nothing is compared.
+    pub(super) fn compared(&self) -> Option<(String, f64)> {
+        let default = question::default_measure(self.judged);
+        let measure = || self.measure.value.clone().unwrap_or_else(|| default.to_owned());
+        self.question.value.compares().then(|| (measure(), self.threshold.unwrap_or(0.0)))
+    }
+
+    /// Whether a field with this origin was stated.
+    #[expect(clippy::unused_self, reason = "reads as a question about the plan")]
+    pub(super) const fn is_stated(&self, origin: PlanSource) -> bool {
+        matches!(origin, PlanSource::Stated)
     }
 
     /// Whether the user answered any question about it.
     pub(super) fn is_answered(&self) -> bool {
-        let origins = [self.persona.origin, self.other.origin, self.turns.origin, self.rollouts.origin];
+        let origins =
+            [self.question.origin, self.persona.origin, self.other.origin, self.turns.origin, self.rollouts.origin];
         origins.contains(&PlanSource::Answered)
     }
 
     /// Accepts the defaults for open parts and describes each in a line.
     pub(super) fn assume(&mut self) -> Vec<String> {
         let mut lines = Vec::new();
+        if self.question.assume() {
+            lines.push("nothing is compared: the question is whether the persona holds".to_owned());
+        }
         if self.persona.assume() {
             lines.push(format!("the persona is `{}`", self.persona.value));
         }
@@ -339,7 +391,13 @@ mod tests {
                     && other.map_or(!plan.other.is_known(), |other| plan.other.value == other)
                     && turns.map_or(plan.turns.is_open(), |turns| plan.turns.value == turns)
                     && rollouts.map_or(plan.rollouts.is_open(), |rollouts| plan.rollouts.value == rollouts)
-                    && comparison.is_none()
+                    && plan.question.value
+                        == match comparison.as_deref() {
+                            None => StudyQuestion::Holds,
+                            Some("ablation") => StudyQuestion::Ablation,
+                            Some("targets") => StudyQuestion::Targets,
+                            Some(other) => panic!("{other}"),
+                        }
             });
             if right {
                 outcomes.right_runs += 1;

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub(super) use super::judgement::ModelJudgement;
+use super::model_reading::ModelReading;
 use super::need::Plan;
 use crate::foundation::base::Digest;
 use crate::governance::statechart::hope::{
@@ -141,6 +143,8 @@ pub enum ActionOutcome {
     Spoke(Digest),
     /// Entries of the memory about the need.
     Known(Vec<String>),
+    /// The need as the model reads it.
+    Read(ModelReading),
     /// Accepted defaults.
     Assumed(Vec<String>),
     /// Scores of the specification.
@@ -163,29 +167,12 @@ pub enum ActionOutcome {
     Wave(Vec<WorkItemResult>),
     /// The checks of the verification.
     Verified(Vec<VerifyCheck>),
-    /// The failed items of the self-check, and the digest of a brief changed by someone else, which interrupts the
-    /// work.
-    Audit(Vec<String>, Option<Digest>),
+    /// The digest of a brief changed by someone else, which interrupts the work.
+    Audit(Option<Digest>),
     /// The footer.
     Footer(Footer),
     /// The conclusion, the asserted finding, and the checks at that time.
     Concluded(Conclusion, Option<String>, Vec<VerifyCheck>),
-}
-
-/// A question to a model and its answer.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ModelJudgement {
-    /// The name of the question.
-    pub question: String,
-    /// The choice; `None` if the model was unsure and the default is used.
-    pub choice: Option<String>,
-    /// The margin over the next choice in nats; `None` if the answer was parsed from text.
-    pub margin: Option<f32>,
-    /// Why there is no choice.
-    pub unsure: Option<String>,
-    /// Whether the stronger model was asked.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub escalated: bool,
 }
 
 /// An expert's opinion.
@@ -211,12 +198,27 @@ pub enum WorkItemKind {
     Pilot,
     /// The planned rollouts.
     Rollouts,
+    /// The planned rollouts of the second arm of a comparison.
+    Baseline,
     /// Scores measured from words.
     Measure,
     /// Scores taken by models.
     Score,
+    /// The comparison of the two arms.
+    Compare,
     /// The report of the run.
     Report,
+}
+
+impl WorkItemKind {
+    /// The name of its run's folder, after the number of the round.
+    pub(super) const fn folder(self) -> &'static str {
+        match self {
+            Self::Pilot => "pilot",
+            Self::Baseline => "baseline",
+            _ => "rollouts",
+        }
+    }
 }
 
 /// A work item.
@@ -284,7 +286,7 @@ pub(super) const REPORT: &str = "report.json";
 const MUST_NOT: &str = "must not: ";
 
 /// The acceptance criteria.
-pub(super) const CRITERIA: [(VerifyTier, &str); 10] = [
+pub(super) const CRITERIA: [(VerifyTier, &str); 11] = [
     (VerifyTier::Quick, "every planned rollout is complete"),
     (VerifyTier::Quick, "every planned turn was played"),
     (VerifyTier::Quick, "the pilot of one turn was completed"),
@@ -296,6 +298,7 @@ pub(super) const CRITERIA: [(VerifyTier, &str); 10] = [
         "the recorded scores of the models match the transcripts, and missing scores have a recorded reason",
     ),
     (VerifyTier::Standard, "must not: a gap or a change in the chain of receipts"),
+    (VerifyTier::Standard, "the registered plan is unchanged and older than the rollouts"),
     (VerifyTier::Thorough, "measuring the scores again gives the same values"),
     (VerifyTier::Thorough, "the report on the run exists and is unchanged"),
 ];
@@ -357,7 +360,6 @@ pub(super) struct Work {
     pub(super) review: Vec<ExpertOpinion>,
     pub(super) checks: Vec<VerifyCheck>,
     pub(super) files: BTreeMap<String, Digest>,
-    pub(super) audit: Vec<String>,
     pub(super) footer: Option<Footer>,
     pub(super) conclusion: Option<Conclusion>,
     /// The requested consultation and its question.
@@ -391,7 +393,6 @@ impl Work {
             review: Vec::new(),
             checks: Vec::new(),
             files: BTreeMap::new(),
-            audit: Vec::new(),
             footer: None,
             conclusion: None,
             consult: None,
@@ -408,11 +409,24 @@ impl Work {
     /// Whether the transcripts hold a suspicious reply.
     pub(super) fn is_suspect(&self) -> bool {
         let suspect = |kind| self.found.get(kind).is_some_and(|found| found.contains_key(SUSPECT));
-        [WorkItemKind::Pilot, WorkItemKind::Rollouts].iter().any(suspect)
+        [WorkItemKind::Pilot, WorkItemKind::Rollouts, WorkItemKind::Baseline].iter().any(suspect)
     }
 
     /// The digest of the brief, once it is written.
     pub(super) fn brief(&self) -> Option<Digest> {
         self.files.get(&self.file("brief")).copied()
     }
+}
+
+/// The values of the second arm of a comparison are named so.
+pub(super) fn named_by_arm(run: WorkItemKind, found: Found) -> Found {
+    if run != WorkItemKind::Baseline {
+        return found;
+    }
+    found.into_iter().map(|(name, value)| (format!("B: {name}"), value)).collect()
+}
+
+/// The name of a file of this round, such as `registration-01.json`.
+pub(super) fn numbered(name: &str, round: u32, ending: &str) -> String {
+    format!("{name}-{round:02}.{ending}")
 }

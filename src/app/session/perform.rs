@@ -4,6 +4,7 @@ use super::core::{Performed, Session};
 use super::experts;
 use super::outcome::{
     ActionOutcome, Conclusion, ConsultMode, SUSPECT, VerifyCheck, WorkItemKind, WorkItemResult, all_hold, failed,
+    numbered,
 };
 use super::setup::SessionError;
 use super::{asking, documents, messages, need, questions, wave};
@@ -20,7 +21,15 @@ impl Session {
         self.unsure = 0;
         let plain = |event| Ok(Performed::from((ActionOutcome::Nothing, vec![event])));
         match action {
-            Action::AwaitNeed => plain(Event::Need),
+            Action::AwaitNeed => match self.read_need().await? {
+                None => plain(Event::Need),
+                Some(reading) => {
+                    for line in reading.disagreements(&self.state.work.need, &self.settings.stated_plan()) {
+                        (self.on_message)(&format!("[SESSION] Read in two ways: {line}"));
+                    }
+                    Ok((ActionOutcome::Read(reading), vec![Event::Need]).into())
+                }
+            },
             Action::DetectType => {
                 (self.on_message)(&format!("[SESSION] Kind of work: {}", need::kind(&self.state.work.need)));
                 Ok((ActionOutcome::Known(self.recall()?), vec![Event::TypeDetected]).into())
@@ -100,10 +109,16 @@ impl Session {
                 } else {
                     None
                 };
+                let (name, text) = (numbered("registration", self.state.work.rounds + 1, "json"), self.registration()?);
+                self.write(&name, &text)?;
                 let performed = self.speak(action, vec![Event::Response, Event::Decomposed]);
                 // The next step is clear from here on.
                 let moods = vec![mood::MoodEvent::NextClear];
-                Ok(Performed { outcome: ActionOutcome::Items(wave::items(), brief), moods, ..performed })
+                Ok(Performed {
+                    outcome: ActionOutcome::Items(wave::items(self.state.work.plan.question.value), brief),
+                    moods,
+                    ..performed
+                })
             }
             Action::RunWave => self.run_wave().await,
             Action::NoteFailure => plain(Event::WaveDone),
@@ -219,6 +234,7 @@ impl Session {
     pub(super) fn write(&mut self, name: &str, text: &str) -> Result<Digest, SessionError> {
         let effect = self.files.writing(name, text);
         let permit = self.authorizer.permit(&effect)?;
+        self.record_document(name, text)?;
         Ok(self.files.write(permit, name, text, self.authorizer.now())?)
     }
 

@@ -4,20 +4,27 @@ use super::finding;
 use super::need::{Plan, other_name};
 pub(super) use super::outcome::counted;
 use super::outcome::{FoundValue, Work};
+use super::question::StudyQuestion;
 use crate::governance::statechart::hope::{Echo, Facts};
+use crate::simulation::persona::AdversaryKind;
 
 /// The understood need.
 pub(super) fn echo(work: &Work) -> String {
-    let Plan { persona, other, turns, rollouts, .. } = &work.plan;
-    let deliverable = format!(
-        "a scored report on {} of {} between the persona `{}` and {}",
-        counted(rollouts.value, "rollout"),
-        counted(turns.value, "turn"),
-        persona.value,
-        other_name(other.value)
-    );
+    let Plan { question, persona, other, turns, rollouts, .. } = &work.plan;
+    let of = format!("{} of {}", counted(rollouts.value, "rollout"), counted(turns.value, "turn"));
+    let between = format!("the persona `{}` and {}", persona.value, other_name(other.value));
+    let deliverable = if question.value.compares() {
+        let baseline = question.value.baseline();
+        format!("a comparison of two arms, each {of}: between {between}, and {baseline}")
+    } else {
+        format!("a scored report on {of} between {between}")
+    };
+    let must = match work.plan.compared() {
+        Some(_) => format!("whether {}", finding::hypothesis(work)),
+        None => "how far the persona holds".to_owned(),
+    };
     let constraint = work.words.last().map(String::as_str);
-    Echo { deliverable: &deliverable, must_include: Some("how far the persona holds"), constraint }.to_string()
+    Echo { deliverable: &deliverable, must_include: Some(&must), constraint }.to_string()
 }
 
 /// The main risks, the most important first.
@@ -26,8 +33,9 @@ pub(super) fn risks(work: &Work, facts: &Facts) -> Vec<String> {
     if !work.objections.is_empty() {
         risks.push(format!("{} of the panel objected", counted(work.objections.len(), "expert")));
     }
-    if work.plan.rollouts.value < finding::ROLLOUTS_MIN {
-        risks.push("too few rollouts to distinguish the persona from chance".to_owned());
+    let fewest = if work.plan.question.value.compares() { finding::COMPARED_MIN } else { finding::ROLLOUTS_MIN };
+    if work.plan.rollouts.value < fewest {
+        risks.push("too few rollouts to tell anything".to_owned());
     }
     if !work.assumptions.is_empty() {
         risks.push(format!("{} not confirmed by the user", counted(work.assumptions.len(), "assumption")));
@@ -63,4 +71,10 @@ pub(super) fn format_value(value: &FoundValue) -> String {
 /// A text on one line.
 pub(super) fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The interlocutor in words, with what replaces it in the other arm.
+pub(super) fn versus(question: StudyQuestion, other: AdversaryKind) -> String {
+    let other = other_name(other);
+    if question.compares() { format!("{other}, against {}", question.baseline()) } else { other.to_owned() }
 }

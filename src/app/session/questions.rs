@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::need::{Plan, PlanSource, other_name};
+use super::question::StudyQuestion;
 use crate::foundation::base::limits;
 use crate::governance::mood::lint::{Question, QuestionChoice};
 use crate::simulation::persona::{AdversaryKind, examples};
@@ -10,6 +11,7 @@ use crate::simulation::persona::{AdversaryKind, examples};
 /// The part of the plan that a question is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PlanTopic {
+    Question,
     Persona,
     Other,
     Turns,
@@ -32,8 +34,17 @@ impl PlanQuestion {
 
 const OTHERS: [AdversaryKind; 4] =
     [AdversaryKind::None, AdversaryKind::Contradiction, AdversaryKind::Helpfulness, AdversaryKind::Both];
+/// What the command line gives no value for.
+const QUESTIONS: [StudyQuestion; 2] = [StudyQuestion::Ablation, StudyQuestion::Holds];
 const TURNS: [usize; 4] = [10, 6, 20, 50];
 const ROLLOUTS: [usize; 4] = [6, 1, 12, 24];
+
+fn compared_with(question: StudyQuestion) -> String {
+    match question {
+        StudyQuestion::Holds => "nothing: does the persona hold by itself?".to_owned(),
+        question => question.baseline().to_owned(),
+    }
+}
 
 /// The next round of questions: the open parts, the most important first.
 pub(super) fn open_questions(plan: &Plan) -> Vec<PlanQuestion> {
@@ -51,6 +62,13 @@ pub(super) fn open_questions(plan: &Plan) -> Vec<PlanQuestion> {
     let names: Vec<_> = examples().iter().map(|example| example.name.to_owned()).collect();
     let default = names.iter().position(|name| *name == plan.persona.value).unwrap_or(0);
     let mut asked = Vec::new();
+    if plan.question.is_open() {
+        let answers = QUESTIONS.iter().map(|question| compared_with(*question)).collect();
+        asked.push(PlanQuestion {
+            about: PlanTopic::Question,
+            question: question("What is it compared with?", answers, "compare it with", 0),
+        });
+    }
     if plan.persona.is_open() {
         asked.push(PlanQuestion {
             about: PlanTopic::Persona,
@@ -86,12 +104,14 @@ pub(super) fn open_questions(plan: &Plan) -> Vec<PlanQuestion> {
 /// Applies a choice to the plan; an invalid choice changes nothing.
 pub(super) fn choose(plan: &mut Plan, asked: &PlanQuestion, choice: usize) {
     let taken = match asked.about {
+        PlanTopic::Question => QUESTIONS.get(choice).map(|question| plan.question.value = *question),
         PlanTopic::Persona => examples().get(choice).map(|example| example.name.clone_into(&mut plan.persona.value)),
         PlanTopic::Other => OTHERS.get(choice).map(|kind| plan.other.value = *kind),
         PlanTopic::Turns => TURNS.get(choice).map(|turns| plan.turns.value = *turns),
         PlanTopic::Rollouts => ROLLOUTS.get(choice).map(|rollouts| plan.rollouts.value = *rollouts),
     };
     let origin = match asked.about {
+        PlanTopic::Question => &mut plan.question.origin,
         PlanTopic::Persona => &mut plan.persona.origin,
         PlanTopic::Other => &mut plan.other.origin,
         PlanTopic::Turns => &mut plan.turns.origin,

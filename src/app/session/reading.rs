@@ -4,6 +4,8 @@
 //! student but …"); a known function word is passed over; any other word is a doubt. A plan with doubts is shown to the user
 //! before it runs, in every engagement. A need without anything that a session investigates is refused.
 
+use super::question::StudyQuestion;
+use crate::simulation::judge::info;
 use crate::simulation::persona::AdversaryKind;
 
 /// What a text says of the plan.
@@ -16,6 +18,10 @@ pub(super) struct Reading {
     pub(super) any_adversary: bool,
     pub(super) turns: Option<usize>,
     pub(super) rollouts: Option<usize>,
+    /// What is to be found out, if it is a comparison.
+    pub(super) question: Option<StudyQuestion>,
+    /// The score that is named.
+    pub(super) measure: Option<String>,
     /// It asks for a comparison.
     compares: bool,
     /// What was not understood, a line each.
@@ -28,6 +34,12 @@ pub(super) struct Reading {
 pub(super) const CAN: &str = "a session plays conversations between a persona and a target model or an adversary, and finds out \
      whether the persona holds; for example \
      \"How does a depressed patient hold up over 20 turns, 6 rollouts, with no adversary?\"";
+
+/// The doubt about a comparison of which the other side is not named.
+pub(super) const WHAT_COMPARED: &str = "what the persona is compared with";
+/// The doubt about a comparison of two targets or configs of which one is missing.
+pub(super) const OTHER_ARM: &str = "a comparison whose other side is named on the command line, by --against-target MODEL \
+     or --against-config FILE";
 
 /// Words, with blanks between them.
 struct Words(&'static str);
@@ -118,13 +130,48 @@ enum Negation {
 
 /// Reads `text`. `has_persona` says that the persona is given elsewhere, so pronouns may refer to it.
 pub(super) fn read(text: &str, has_persona: bool) -> Reading {
-    let mut reader = Reader { tokens: tokens(text), found: Reading::default() };
+    let (text, measures) = measures(text);
+    let mut reader = Reader { tokens: tokens(&text), found: Reading::default() };
+    match measures.as_slice() {
+        [] => {}
+        [one] => reader.found.measure = Some(one.clone()),
+        _ => reader.doubt("more than one score that decides"),
+    }
     reader.bounds();
     reader.comparison();
     reader.counts();
     reader.persona();
     reader.other();
     reader.rest(has_persona)
+}
+
+/// The numbers in a text, in order, each once.
+pub(super) fn numbers(text: &str) -> Vec<usize> {
+    let mut found = Vec::new();
+    for token in tokens(text) {
+        if let Kind::Number(number) = token.kind
+            && !found.contains(&number)
+        {
+            found.push(number);
+        }
+    }
+    found
+}
+
+/// The ids of scores in a text, and the text without them.
+fn measures(text: &str) -> (String, Vec<String>) {
+    let mut found: Vec<String> = Vec::new();
+    let rest = text.split_whitespace().filter(|word| {
+        let id = word.trim_matches(|c: char| !c.is_ascii_alphanumeric());
+        let known = id.contains('/') && info(id).is_some();
+        if known && !found.iter().any(|one| one == id) {
+            found.push(id.to_owned());
+        }
+        !known
+    });
+    let rest = rest.collect::<Vec<_>>().join(" ");
+    // A boundary may have been attached to the id.
+    (rest, found)
 }
 
 struct Reader {
@@ -233,23 +280,55 @@ impl Reader {
         }
     }
 
-    /// A session has one arm. A need that compares is not run as one that does not.
+    /// Comparisons: with the persona's ablation, of two targets, of two configs. A need that compares anything else is not run
+    /// as one that does not.
     fn comparison(&mut self) {
+        let (mut compares, mut ablation, mut unclear) = (false, false, false);
+        let mut arms: Option<StudyQuestion> = None;
         for at in 0..self.tokens.len() {
-            let compares = COMPARING.has(self.word(at)) && !(at > 0 && self.is_replaced(at - 1));
-            // "without the persona", "with no persona".
-            let noun = if self.is(at + 1, &["the", "its", "any", "a"]) { at + 2 } else { at + 1 };
-            let without = self.is(at, &["without", "no"]) && self.is(noun, &["persona"]);
-            let two =
-                matches!(self.tokens.get(at).map(|token| &token.kind), Some(Kind::Number(2))) || self.is(at, &["both"]);
-            let two = two && self.is(at + 1, &["targets", "models", "prompts", "configs", "configurations"]);
-            if compares || without || two || ABLATION.has(self.word(at)) {
-                self.found.compares = true;
+            if COMPARING.has(self.word(at)) && !(at > 0 && self.is_replaced(at - 1)) {
+                compares = true;
+                unclear |= self.negated_by(at).0 != Negation::None;
                 self.take(at);
             }
+            // "with and without the persona".
+            let noun = if self.is(at + 1, &["the", "its", "any", "a"]) { at + 2 } else { at + 1 };
+            if self.is(at, &["without", "no"]) && self.is(noun, &["persona"]) {
+                ablation = true;
+                compares |= at > 1 && self.is(at - 1, &["and"]) && self.is(at - 2, &["with"]);
+                unclear |= self.negated_by(at).0 != Negation::None;
+                self.take(at);
+            }
+            if ABLATION.has(self.word(at)) {
+                ablation = true;
+                unclear |= self.negated_by(at).0 != Negation::None;
+                self.take(at);
+            }
+            let two =
+                matches!(self.tokens.get(at).map(|token| &token.kind), Some(Kind::Number(2))) || self.is(at, &["both"]);
+            let named = match self.word(at + 1) {
+                "targets" | "models" => Some(StudyQuestion::Targets),
+                "prompts" | "configs" | "configurations" => Some(StudyQuestion::Prompts),
+                _ => None,
+            };
+            if two && named.is_some() {
+                unclear |= arms.is_some_and(|arms| Some(arms) != named) || self.negated_by(at).0 != Negation::None;
+                arms = named;
+                self.take(at);
+                self.take(at + 1);
+            }
         }
-        if self.found.compares {
-            self.doubt("a comparison, which is made with `loom run` for each side and `loom compare A B`");
+        self.found.compares = compares || ablation || arms.is_some();
+        let question = match (ablation, arms) {
+            (true, None) if compares => Some(StudyQuestion::Ablation),
+            (false, Some(arms)) => Some(arms),
+            _ => None,
+        };
+        match question {
+            _ if !self.found.compares => {}
+            Some(StudyQuestion::Ablation) if !unclear => self.found.question = question,
+            Some(_) if !unclear => self.doubt(OTHER_ARM),
+            _ => self.doubt(WHAT_COMPARED),
         }
     }
 

@@ -2,7 +2,6 @@
 //! it at the end. A person applies the proposal or not.
 
 use super::core::Session;
-use super::self_check::NOT_SEARCHED;
 use super::setup::SessionError;
 use super::tools::{search, searching};
 use super::{finding, phrases};
@@ -12,6 +11,8 @@ use crate::governance::memory::proposal::{ProposalOp, ProposalOpKind};
 use crate::governance::memory::workspace::{MemoryError, ProposalRequest, Workspace};
 use crate::governance::statechart::hope::Footer;
 
+/// The prefix of a line that says why the memory was not searched.
+const NOT_SEARCHED: &str = "not searched: ";
 const DECISIONS: &str = "decisions/DECISIONS.md";
 const PROPOSED: &str = "intelligence/proposed/";
 
@@ -67,8 +68,8 @@ impl Session {
         let evidence = format!("the session {}, report {report}", name.display());
         let drafted = Workspace::at(folder, self.authorizer.now()).and_then(|workspace| {
             let known = workspace.review(true)?.into_iter().find(|review| review.evidence.contains(&evidence));
-            let found = finding::of(&self.state.work);
-            let request = request(&workspace, &self.state.work.need, (found, footer), &evidence)?;
+            let found = finding::sentence(&self.state.work);
+            let request = request(&workspace, &self.state.work.need, (&found, footer), &evidence)?;
             Ok((workspace, known.map(|review| review.id), request))
         });
         let (workspace, request) = match drafted {
@@ -93,7 +94,7 @@ impl Session {
 fn request(
     workspace: &Workspace,
     need: &str,
-    (found, footer): (finding::Finding, &Footer),
+    (found, footer): (&str, &Footer),
     evidence: &str,
 ) -> Result<ProposalRequest, MemoryError> {
     let (texts, today) = (workspace.texts()?, workspace.today());

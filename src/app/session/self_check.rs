@@ -1,4 +1,4 @@
-//! The self-check: twelve items before every response, and the footer after it.
+//! The self-check before every response, and the footer after it.
 
 use super::core::{Performed, Session};
 use super::outcome::{ActionOutcome, Work, all_hold};
@@ -12,29 +12,10 @@ use crate::governance::statechart::hope::{Agreement, Event, Facts, Footer, Rever
 use crate::simulation::persona::AdversaryKind;
 
 impl Session {
-    /// The failed items of the self-check. A brief that was changed by someone else interrupts the work, because the
-    /// need can be changed only by an answer of the user.
+    /// The self-check before a response: a brief that was changed by someone else interrupts the work, because the need can
+    /// be changed only by an answer of the user. What else could go wrong is in the footer and in the verification.
     pub(super) fn audit(&self) -> ActionOutcome {
-        let (work, facts) = (&self.state.work, &self.state.facts);
-        let (begun, agreed) = (!work.items.is_empty(), facts.held >= Agreement::Intent);
-        let changed = self.changed_brief();
-        let searched = !work.known.iter().any(|line| line.starts_with(NOT_SEARCHED));
-        let items = [
-            (!agreed || work.brief().is_some(), "the reasons why this could fail are written down"),
-            (self.config().is_ok(), "the library of personas was searched"),
-            (searched && changed.is_none(), "the context was read: need, memory, brief"),
-            (!begun || facts.fit.points() > 0, "the fit was estimated"),
-            (!alternative(work).is_empty(), "an alternative is named"),
-            (work.conclusion.is_none() || begun, "the size is stated in points"),
-            (facts.spec.points() >= 8 || agreed, "the need is clear, or agreed"),
-            (facts.failures == 0, "no step failed"),
-            (!begun || !work.checks.is_empty(), "the results are verified"),
-            (self.reversible() != Reversibility::Hardly, "it can be undone"),
-            (work.objections.is_empty(), "there are no objections by experts"),
-            (work.assumptions.is_empty(), "there are no assumptions"),
-        ];
-        let failed = items.iter().filter(|(holds, _)| !holds).map(|(_, item)| (*item).to_owned()).collect();
-        ActionOutcome::Audit(failed, changed)
+        ActionOutcome::Audit(self.changed_brief())
     }
 
     /// The digest of the brief on disk, if it differs from the one written.
@@ -127,9 +108,6 @@ impl Session {
         Ok(None)
     }
 }
-
-/// The prefix of a line that says why the memory was not searched.
-pub(super) const NOT_SEARCHED: &str = "not searched: ";
 
 /// What a failed or missing verification leaves is an assumption; an expert's objection makes it a matter of review.
 fn verified(work: &Work, facts: &Facts) -> Verification {

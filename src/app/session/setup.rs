@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::need::StatedPlan;
 use super::outcome::Conclusion;
+use super::question::StudyQuestion;
 use super::state::Mismatch;
 use super::tools::ToolError;
 use crate::foundation::base::{Clock, Digest};
@@ -35,6 +36,21 @@ pub struct SessionSettings {
     pub persona_model: ModelChain,
     /// The interlocutor's model.
     pub target: ModelChain,
+    /// What is to be found out, if it is not left to the need.
+    #[serde(default)]
+    pub question: Option<StudyQuestion>,
+    /// The other target, for [`StudyQuestion::Targets`].
+    #[serde(default)]
+    pub other_target: Option<ModelChain>,
+    /// The other config, name and digest, for [`StudyQuestion::Prompts`]. The digest is set when the session starts.
+    #[serde(default)]
+    pub other_config: Option<(String, Digest)>,
+    /// The id of the score that decides.
+    #[serde(default)]
+    pub measure: Option<String>,
+    /// Its threshold, or that of its difference.
+    #[serde(default)]
+    pub threshold: Option<f64>,
     /// The judge; if absent, the session's model, provided that it passed `loom judge check`.
     #[serde(default)]
     pub judge: Option<ModelChain>,
@@ -71,8 +87,17 @@ pub struct SessionSettings {
 impl SessionSettings {
     /// The parts of the plan given on the command line.
     pub(super) fn stated_plan(&self) -> StatedPlan {
-        let Self { persona, turns, rollouts, other, .. } = self;
-        StatedPlan { persona: persona.clone(), turns: *turns, rollouts: *rollouts, other: *other }
+        let Self { persona, turns, rollouts, other, question, measure, threshold, .. } = self;
+        StatedPlan {
+            question: *question,
+            measure: measure.clone(),
+            threshold: *threshold,
+            judged: self.judge.is_some(),
+            persona: persona.clone(),
+            turns: *turns,
+            rollouts: *rollouts,
+            other: *other,
+        }
     }
 
     /// The hosts of the named models: naming a model grants access to its host.
@@ -81,6 +106,7 @@ impl SessionSettings {
         chains
             .into_iter()
             .chain(&self.judge)
+            .chain(&self.other_target)
             .chain(&self.strong)
             .flat_map(ModelChain::specs)
             .filter_map(providers::host)
@@ -93,6 +119,8 @@ impl SessionSettings {
 pub struct SessionTexts<'a> {
     /// The persona's config.
     pub config: Option<&'a str>,
+    /// The other config: name and text.
+    pub other_config: Option<(String, &'a str)>,
     /// Mood profiles, which may only narrow the built-in ones.
     pub moods: Vec<String>,
 }

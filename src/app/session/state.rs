@@ -218,6 +218,12 @@ impl SessionState {
         match outcome {
             // The next piece of work starts without facts, except its clarity.
             ActionOutcome::Nothing if action == Action::AwaitNeed => facts.spec = work.plan.clarity(&work.need),
+            ActionOutcome::Read(reading) => {
+                let disagreements = reading.disagreements(&work.need, &self.from_command_line);
+                work.plan.doubts.extend(disagreements);
+                work.judged.extend(reading.judged.iter().cloned());
+                facts.spec = work.plan.clarity(&work.need);
+            }
             ActionOutcome::Nothing | ActionOutcome::Spoke(_) => {
                 if ends_consultation(action) {
                     work.consult = None;
@@ -298,12 +304,12 @@ impl SessionState {
                     facts.criterion_failures += 1;
                     reopen(work, WorkItemKind::Measure);
                     reopen(work, WorkItemKind::Score);
+                    reopen(work, WorkItemKind::Compare);
                     reopen(work, WorkItemKind::Report);
                     facts.items_left = left(work);
                 }
             }
-            ActionOutcome::Audit(failed, changed) => {
-                work.audit.clone_from(failed);
+            ActionOutcome::Audit(changed) => {
                 facts.audit_blocks = changed.is_some();
                 if let Some(changed) = changed {
                     // It interrupts only once: an answer that continues accepts it.

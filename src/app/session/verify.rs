@@ -2,7 +2,9 @@
 //! runs only if the one before passed: count the results, compare them with the records, compute them again.
 
 use super::core::Session;
-use super::outcome::{CRITERIA, Found, FoundValue, REPORT, UNJUDGED, VerifyCheck, VerifyTier, WorkItemKind};
+use super::outcome::{
+    CRITERIA, Found, FoundValue, REPORT, UNJUDGED, VerifyCheck, VerifyTier, WorkItemKind, named_by_arm,
+};
 use super::phrases;
 use super::scored;
 use super::setup::SessionError;
@@ -13,15 +15,20 @@ use crate::foundation::store::{read_limited, read_text};
 use crate::simulation::report::Report;
 use crate::simulation::rollout::{Outcome, Transcript, run_faults};
 
+/// A run of an arm and its transcripts.
+type Arm = (WorkItemKind, Vec<Transcript>);
+
 impl Session {
     /// Runs the tiers in order, up to the first failure. Later criteria get no check.
     pub(super) fn verify(&self) -> Vec<VerifyCheck> {
         let mut checks: Vec<VerifyCheck> = Vec::new();
         for tier in [VerifyTier::Quick, VerifyTier::Standard, VerifyTier::Thorough] {
-            let seen = self.transcripts(WorkItemKind::Rollouts).and_then(|transcripts| match tier {
-                VerifyTier::Quick => self.counted(&transcripts),
-                VerifyTier::Standard => self.compared(&transcripts),
-                VerifyTier::Thorough => self.recomputed(&transcripts),
+            let arms: Result<Vec<Arm>, SessionError> =
+                self.arms().iter().map(|run| Ok((*run, self.transcripts(*run)?))).collect();
+            let seen = arms.and_then(|arms| match tier {
+                VerifyTier::Quick => self.counted(&arms),
+                VerifyTier::Standard => self.compared(&arms),
+                VerifyTier::Thorough => self.recomputed(&arms),
             });
             let seen = match seen {
                 Ok(seen) => seen,
@@ -43,16 +50,22 @@ impl Session {
     }
 
     /// Quick: counts the results.
-    fn counted(&self, transcripts: &[Transcript]) -> Result<Vec<(bool, String)>, SessionError> {
+    fn counted(&self, arms: &[Arm]) -> Result<Vec<(bool, String)>, SessionError> {
+        let transcripts = || arms.iter().flat_map(|(_, transcripts)| transcripts);
         let plan = &self.state.work.plan;
         let pilot: usize = self.transcripts(WorkItemKind::Pilot)?.iter().map(|one| one.turns.len()).sum();
-        let complete = transcripts.iter().filter(|transcript| transcript.outcome == Outcome::Complete).count();
-        let turns: usize = transcripts.iter().map(|transcript| transcript.turns.len()).sum();
-        let (rollouts, planned) = (plan.rollouts.value, plan.rollouts.value * plan.turns.value);
-        let failures: usize = transcripts.iter().map(|transcript| transcript.totals.failures).sum();
-        let fallbacks: usize = transcripts.iter().map(|transcript| transcript.totals.fallbacks).sum();
+        let complete = |transcripts: &Vec<Transcript>| {
+            transcripts.iter().filter(|transcript| transcript.outcome == Outcome::Complete).count()
+        };
+        let whole = arms.iter().all(|(_, transcripts)| complete(transcripts) == plan.rollouts.value);
+        let complete: usize = arms.iter().map(|(_, transcripts)| complete(transcripts)).sum();
+        let turns: usize = transcripts().map(|transcript| transcript.turns.len()).sum();
+        let rollouts = plan.rollouts.value * arms.len();
+        let planned = rollouts * plan.turns.value;
+        let failures: usize = transcripts().map(|transcript| transcript.totals.failures).sum();
+        let fallbacks: usize = transcripts().map(|transcript| transcript.totals.fallbacks).sum();
         Ok(vec![
-            (rollouts > 0 && complete == rollouts, format!("{complete} of {rollouts}")),
+            (rollouts > 0 && whole, format!("{complete} of {rollouts}")),
             (turns == planned, format!("{turns} of {planned}")),
             (pilot == 1, phrases::counted(pilot, "turn")),
             (failures == 0, phrases::counted(failures, "message")),
@@ -61,38 +74,55 @@ impl Session {
     }
 
     /// Standard: compares the results with the records.
-    fn compared(&self, transcripts: &[Transcript]) -> Result<Vec<(bool, String)>, SessionError> {
+    fn compared(&self, arms: &[Arm]) -> Result<Vec<(bool, String)>, SessionError> {
         let found = |kind| self.state.work.found.get(&kind);
-        let now = transcript_digest(transcripts).to_string();
-        let kept =
-            found(WorkItemKind::Rollouts).and_then(|found| found.get("said")) == Some(&FoundValue::Text(now.clone()));
+        let digests: Vec<String> =
+            arms.iter().map(|(_, transcripts)| transcript_digest(transcripts).to_string()).collect();
+        let said = |run| found(run).and_then(|found| found.get("said"));
+        let kept = arms.iter().zip(&digests).all(|((run, _), now)| said(*run) == Some(&FoundValue::Text(now.clone())));
         // The reason for missing ratings is not in the transcripts.
         let scored = found(WorkItemKind::Score).cloned().unwrap_or_default();
-        let mut taken = scored::taken(transcripts);
-        taken.extend(scored.get_key_value(UNJUDGED).map(|(name, why)| (name.clone(), why.clone())));
+        let mut taken = Found::new();
+        for (run, transcripts) in arms {
+            taken.extend(named_by_arm(*run, scored::taken(transcripts, &self.decisive())));
+        }
+        let unjudged = |name: &str| name.ends_with(UNJUDGED);
+        taken.extend(scored.iter().filter(|(name, _)| unjudged(name)).map(|(name, why)| (name.clone(), why.clone())));
         let log = read_limited(&self.folder.join(LOG), RECEIPTS_BYTES_MAX)
             .map_err(SessionError::io("read the log in", &self.folder))?;
         let receipts = chain(&log);
-        let faults: Vec<String> = [WorkItemKind::Pilot, WorkItemKind::Rollouts]
-            .into_iter()
+        let unregistered = match &receipts {
+            Ok((receipts, _)) => self.registration_fault(receipts),
+            Err(_) => Some("the receipts cannot be read".to_owned()),
+        };
+        let faults: Vec<String> = std::iter::once(WorkItemKind::Pilot)
+            .chain(arms.iter().map(|(run, _)| *run))
             .flat_map(|kind| run_faults(&self.run_folder(kind), self.key))
             .collect();
         let evidence = |now: &str| now.chars().take(12).collect::<String>();
         Ok(vec![
-            (kept && faults.is_empty(), faults.first().cloned().unwrap_or_else(|| evidence(&now))),
+            (kept && faults.is_empty(), faults.first().cloned().unwrap_or_else(|| evidence(&digests.concat()))),
             (scored == taken && !taken.is_empty(), describe_scores(&taken)),
             (receipts.is_ok(), receipts.map_or_else(|fault| fault.to_string(), |_| "the chain is intact".to_owned())),
+            (unregistered.is_none(), unregistered.unwrap_or_else(|| "registered before".to_owned())),
         ])
     }
 
     /// Thorough: measures and reports again.
-    fn recomputed(&self, transcripts: &[Transcript]) -> Result<Vec<(bool, String)>, SessionError> {
-        let again = scores(transcripts);
-        let same = self.state.work.found.get(&WorkItemKind::Measure) == Some(&again);
-        let folder = self.run_folder(WorkItemKind::Rollouts);
-        let report = folder.join(REPORT).is_file().then(|| Report::on(&folder)).transpose()?;
-        let written = read_text(&folder.join(REPORT), RESULT_BYTES_MAX).unwrap_or_default();
-        let identical = report.as_ref().map(Report::json).transpose()?.is_some_and(|json| json == written);
+    fn recomputed(&self, arms: &[Arm]) -> Result<Vec<(bool, String)>, SessionError> {
+        let mut again = Found::new();
+        let mut identical = true;
+        for (run, transcripts) in arms {
+            again.extend(named_by_arm(*run, scores(transcripts)));
+            let folder = self.run_folder(*run);
+            let report = folder.join(REPORT).is_file().then(|| Report::on(&folder)).transpose()?;
+            let written = read_text(&folder.join(REPORT), RESULT_BYTES_MAX).unwrap_or_default();
+            identical &= report.as_ref().map(Report::json).transpose()?.is_some_and(|json| json == written);
+        }
+        let found = |kind| self.state.work.found.get(&kind);
+        let compared =
+            found(WorkItemKind::Compare).is_none_or(|found| self.difference().is_ok_and(|now| now == *found));
+        let same = found(WorkItemKind::Measure) == Some(&again) && compared;
         let evidence = if identical { "regenerated with the same bytes" } else { "missing or changed" };
         Ok(vec![(same, format!("{} scores", again.len())), (identical, evidence.to_owned())])
     }

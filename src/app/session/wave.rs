@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use super::claims;
 use super::core::Session;
-use super::outcome::{Found, FoundValue, SUSPECT, WorkItem, WorkItemKind, WorkItemResult};
+use super::outcome::{Found, FoundValue, SUSPECT, WorkItem, WorkItemKind, WorkItemResult, named_by_arm};
+
+use super::question::StudyQuestion;
 use super::setup::SessionError;
 use crate::foundation::base::{Digest, canonical_json};
 use crate::foundation::gate::{Budget, Category, CountedTokens, Effect, Scope};
@@ -24,8 +26,19 @@ use crate::simulation::rollout::{
 };
 
 /// The work items with their dependencies.
-pub(super) fn items() -> Vec<WorkItem> {
+pub(super) fn items(question: StudyQuestion) -> Vec<WorkItem> {
     let item = |kind, after: &[usize]| WorkItem { kind, after: after.to_vec(), done: false };
+    if question.compares() {
+        return vec![
+            item(WorkItemKind::Pilot, &[]),
+            item(WorkItemKind::Rollouts, &[0]),
+            item(WorkItemKind::Baseline, &[0]),
+            item(WorkItemKind::Measure, &[1, 2]),
+            item(WorkItemKind::Score, &[1, 2]),
+            item(WorkItemKind::Compare, &[3, 4]),
+            item(WorkItemKind::Report, &[5]),
+        ];
+    }
     vec![
         item(WorkItemKind::Pilot, &[]),
         item(WorkItemKind::Rollouts, &[0]),
@@ -45,12 +58,13 @@ impl Session {
         for (item, WorkItem { kind, .. }) in ready {
             let found = match kind {
                 WorkItemKind::Pilot => self.rollouts(*kind, 1, 1).await,
-                WorkItemKind::Rollouts => {
+                WorkItemKind::Rollouts | WorkItemKind::Baseline => {
                     let plan = &self.state.work.plan;
                     self.rollouts(*kind, plan.turns.value, plan.rollouts.value).await
                 }
                 WorkItemKind::Measure => self.measured(),
                 WorkItemKind::Score => self.score().await,
+                WorkItemKind::Compare => self.compare(),
                 WorkItemKind::Report => self.reported(),
             };
             let (found, error) = match found {
@@ -66,7 +80,7 @@ impl Session {
                 }
                 Err(error) => (Found::new(), Some(error.to_string())),
             };
-            if *kind == WorkItemKind::Rollouts && error.is_none() {
+            if matches!(kind, WorkItemKind::Rollouts | WorkItemKind::Baseline) && error.is_none() {
                 let talks = self.transcripts(*kind)?;
                 for regulation in talks.iter().flat_map(regulator_outcomes).chain(claims::doubted(&talks)?) {
                     let event = mood::MoodEvent::Regulated(regulation);
@@ -82,13 +96,12 @@ impl Session {
 
     /// The folder of a run in this round.
     pub(super) fn run_folder(&self, kind: WorkItemKind) -> PathBuf {
-        let name = if kind == WorkItemKind::Pilot { "pilot" } else { "rollouts" };
-        self.folder.join("runs").join(format!("{:02}-{name}", self.state.work.rounds))
+        self.folder.join("runs").join(format!("{:02}-{}", self.state.work.rounds, kind.folder()))
     }
 
     async fn rollouts(&mut self, kind: WorkItemKind, turns: usize, rollouts: usize) -> Result<Found, SessionError> {
         let folder = self.run_folder(kind);
-        let (source, yaml) = self.config()?;
+        let (source, yaml) = self.config_of(kind)?;
         let config = Arc::new(parse(&source, &yaml)?);
         let plan = RunPlan {
             adversary_script: None,
@@ -101,7 +114,7 @@ impl Session {
             turns,
             adversary: self.state.work.plan.other.value,
             persona: self.settings.persona_model.clone(),
-            interlocutor: self.settings.target.clone(),
+            interlocutor: self.target_of(kind).clone(),
             judge: self.settings.model.clone(),
         };
         let [of_persona, of_interlocutor] = plan.calls_max()?;
@@ -156,27 +169,37 @@ impl Session {
         {
             return Err(SessionError::Message(format!("a rollout was stopped: {reason}")));
         }
+        self.record_results(kind)?;
         let talks = self.transcripts(kind)?;
         Ok(counted(&talks).into_iter().chain(suspect(&talks)).collect())
     }
 
     fn measured(&mut self) -> Result<Found, SessionError> {
-        let transcripts = self.transcripts(WorkItemKind::Rollouts)?;
-        let effect = Effect::new(Category::Score, transcript_digest(&transcripts).to_string());
-        self.authorizer.allow(&effect)?;
-        Ok(scores(&transcripts))
+        let mut found = Found::new();
+        for run in self.arms() {
+            let transcripts = self.transcripts(*run)?;
+            let effect = Effect::new(Category::Score, transcript_digest(&transcripts).to_string());
+            self.authorizer.allow(&effect)?;
+            found.extend(named_by_arm(*run, scores(&transcripts)));
+        }
+        Ok(found)
     }
 
     fn reported(&mut self) -> Result<Found, SessionError> {
-        let folder = self.run_folder(WorkItemKind::Rollouts);
-        let effect =
-            Effect::new(Category::Report, transcript_digest(&self.transcripts(WorkItemKind::Rollouts)?).to_string())
+        let mut found = Found::new();
+        for run in self.arms() {
+            let effect = Effect::new(Category::Report, transcript_digest(&self.transcripts(*run)?).to_string())
                 .writing(Scope::Notes)
                 .costing(Budget { files: 1, ..Budget::NOTHING });
-        self.authorizer.allow(&effect)?;
-        let (report, conversations) = Report::with_conversations(&folder)?;
-        report.write_to(&folder, &conversations)?;
-        Ok(Found::from([("flags".to_owned(), FoundValue::Count(report.flags.len() as u64))]))
+            self.authorizer.allow(&effect)?;
+            let folder = self.run_folder(*run);
+            let (report, conversations) = Report::with_conversations(&folder)?;
+            report.write_to(&folder, &conversations)?;
+            self.record_results(*run)?;
+            let flags = Found::from([("flags".to_owned(), FoundValue::Count(report.flags.len() as u64))]);
+            found.extend(named_by_arm(*run, flags));
+        }
+        Ok(found)
     }
 
     /// The transcripts of a run in order.

@@ -106,6 +106,9 @@ pub struct ModelInfo {
     /// Where a local model runs: `cpu`, or a GPU with its name and its matrix library.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
+    /// The provider of a local model's network, with what does not hold there; `None` if it is Loom's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
     /// The digest of the chat template's text; `None` for a model without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<Digest>,

@@ -26,6 +26,9 @@ pub enum ModelSpec {
         /// A branch, tag or commit; the default branch if absent.
         revision: Option<String>,
     },
+    /// `candle:MODEL`: a model on this machine (`bundled`, `local:` or `hf:`) whose network is that of
+    /// candle-transformers.
+    Candle(Box<ModelSpec>),
     /// `openai/NAME`.
     OpenAi(String),
     /// `anthropic/NAME`.
@@ -43,7 +46,7 @@ pub enum ModelSpec {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{text}` is not a model spec: {why}; use `bundled`, `echo`, `scripted:FILE`, `local:DIR_OR_GGUF`, \
-     `hf:OWNER/REPO[@REV]`, `openai/NAME`, `anthropic/NAME` or `openai-compatible:URL#NAME`"
+     `hf:OWNER/REPO[@REV]`, `candle:MODEL`, `openai/NAME`, `anthropic/NAME` or `openai-compatible:URL#NAME`"
 )]
 pub struct ModelSpecError {
     text: String,
@@ -89,6 +92,12 @@ impl FromStr for ModelSpec {
                 _ => Err(invalid("`hf:` needs OWNER/REPO")),
             };
         }
+        if let Some(inner) = text.strip_prefix("candle:") {
+            return match inner.parse() {
+                Ok(inner @ (Self::Bundled | Self::Local(_) | Self::Hub { .. })) => Ok(Self::Candle(Box::new(inner))),
+                _ => Err(invalid("`candle:` needs `bundled`, `local:DIR` or `hf:OWNER/REPO`")),
+            };
+        }
         if let Some(name) = text.strip_prefix("openai/") {
             return some(name, "the name is missing").map(Self::OpenAi);
         }
@@ -113,6 +122,7 @@ impl fmt::Display for ModelSpec {
             Self::Local(path) => write!(f, "local:{}", path.display()),
             Self::Hub { repo, revision: None } => write!(f, "hf:{repo}"),
             Self::Hub { repo, revision: Some(revision) } => write!(f, "hf:{repo}@{revision}"),
+            Self::Candle(inner) => write!(f, "candle:{inner}"),
             Self::OpenAi(name) => write!(f, "openai/{name}"),
             Self::Anthropic(name) => write!(f, "anthropic/{name}"),
             Self::OpenAiCompatible { url, name } => write!(f, "openai-compatible:{url}#{name}"),

@@ -23,12 +23,22 @@ pub fn step_entry(event: Option<&MoodEvent>, begun: MoodFacts, after: &MoodStep)
     LedgerEntry::new("mood.begun", json!({"begun": begun, "taken": after.taken, "mood": mood, "facts": facts}))
 }
 
+/// The receipt entry of a command that begins in a fixed mood.
+pub fn begin_entry(begun: &MoodStep) -> LedgerEntry {
+    let mood = begun.state.mood().name();
+    let facts = begun.state.facts().to_string();
+    LedgerEntry::new("mood.begun", json!({"within": mood, "taken": begun.taken, "mood": mood, "facts": facts}))
+}
+
 #[derive(Debug, Serialize, Deserialize)]
 struct Recorded {
     #[serde(default)]
     event: Option<MoodEvent>,
     #[serde(default)]
     begun: Vec<MoodFact>,
+    /// The fixed mood in which a command begins.
+    #[serde(default)]
+    within: Option<Mood>,
     taken: Vec<String>,
     mood: Mood,
     facts: String,
@@ -85,7 +95,10 @@ pub fn replay<'e>(entries: impl IntoIterator<Item = (u64, &'e LedgerEntry)>) -> 
             .map_err(|error| ReplayError::Unreadable { line, why: error.to_string() })?;
         let after = match &recorded.event {
             Some(event) => step(&steps.last().ok_or(ReplayError::NotBegun { line })?.state, event),
-            None => MoodState::enter(MoodFacts::of(&recorded.begun)),
+            None => match recorded.within {
+                Some(mood) => MoodState::within(mood, MoodFacts::NONE),
+                None => MoodState::enter(MoodFacts::of(&recorded.begun)),
+            },
         };
         let replayed = (after.state.mood(), after.state.facts().to_string());
         if replayed != (recorded.mood, recorded.facts.clone()) || after.taken != recorded.taken {

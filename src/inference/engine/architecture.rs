@@ -82,6 +82,11 @@ pub(crate) trait Architecture: Send + Sync + 'static {
         Device::Cpu.to_string()
     }
 
+    /// The provider of the network with what does not hold there, for transcripts; `None` if it is Loom's own.
+    fn provider(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Why the last pass or query failed; reported once. Logits and states of that pass are then invalid. A CPU does
     /// not fail.
     fn fault(&self) -> Option<String> {

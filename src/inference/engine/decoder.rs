@@ -4,7 +4,7 @@
 //!
 //! The tensors of a layer are in `decoder/layer.rs`, mixtures of experts in `decoder/experts.rs`, rotary positions in
 //! `decoder/rope.rs`. The KV cache consists of pages that forks share (`decoder/cache.rs`). Layers of Mamba-2 keep a
-//! recurrent state instead.
+//! recurrent state instead, or beside it.
 
 mod cache;
 mod experts;
@@ -21,9 +21,9 @@ pub(super) use self::rope::{Rotary, Scaling};
 use super::architecture::{Architecture, Segment};
 use super::embedding_and_head::{EmbeddingAndHead, EmbeddingDims, EmbeddingNames, Scales};
 use super::error::LoadError;
-use super::linear::add;
+use super::linear::{add, scale};
 use super::logit_query::Scratch;
-use super::mamba2::{Mamba2Config, MixerPass, Place};
+use super::mamba2::{self, Mamba2Config, MixerPass, Place};
 use super::network::{NetworkConfig, SequenceMemory};
 use super::recurrent::{SsmState, StateDims, check_taps};
 use super::steps::Steps;
@@ -70,8 +70,12 @@ pub(super) struct DecoderConfig {
     pub(super) scales: Scales,
     /// Layers with a mixture of experts.
     pub(super) experts: Option<ExpertsConfig>,
-    /// Layers with Mamba-2 in place of attention.
+    /// Layers with Mamba-2 in place of attention, or beside it.
     pub(super) mamba: Option<MambaLayers>,
+    /// Factors inside layers.
+    pub(super) multipliers: Option<Multipliers>,
+    /// What layers have if none has both a mixer and a feed-forward network, one entry per layer; empty if all have both.
+    pub(super) halves: Vec<Half>,
     /// The projections to queries, keys and values have biases.
     pub(super) qkv_bias: bool,
     /// The projection out of attention has a bias.
@@ -109,6 +113,8 @@ pub(super) enum Activation {
     Silu,
     /// GELU in its approximation by tanh.
     GeluTanh,
+    /// The square of the positive part, in a feed-forward network without a gate.
+    SquaredRelu,
 }
 
 /// Dimensions of a mixture of experts.
@@ -141,6 +147,27 @@ pub(super) struct MambaLayers {
     pub(super) config: Mamba2Config,
     /// One entry per layer.
     pub(super) listed: Vec<bool>,
+    /// These layers have attention, too: both read the same input, and their outputs are added.
+    pub(super) beside_attention: bool,
+}
+
+/// What a layer has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Half {
+    Mixer,
+    Feed,
+}
+
+/// Factors inside a layer.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Multipliers {
+    /// Of the input and the output of attention, and of its keys.
+    pub(super) attention_in: f32,
+    pub(super) attention_out: f32,
+    pub(super) key: f32,
+    /// Of the gate before its function, and of the output of the feed-forward network.
+    pub(super) gate: f32,
+    pub(super) down: f32,
 }
 
 /// Sliding-window attention.
@@ -207,7 +234,7 @@ impl NetworkConfig for DecoderConfig {
         if self.experts.is_none() && self.mamba.is_none() {
             return vec![(0, self.layers)];
         }
-        let kind = |index| (self.recurrent(index).is_some(), self.experts(index).is_some());
+        let kind = |index| (self.recurrent(index).is_some(), self.experts(index).is_some(), self.half(index));
         let mut kinds: Vec<(usize, usize)> = Vec::new();
         for index in 0..self.layers {
             match kinds.iter_mut().find(|(first, _)| kind(*first) == kind(index)) {
@@ -245,7 +272,18 @@ impl DecoderConfig {
 
     /// Number of layers with attention before layer `index`.
     fn attention_before(&self, index: usize) -> usize {
-        index - self.recurrent_before(index)
+        let has = |layer: &usize| self.half(*layer) != Some(Half::Feed);
+        let mixers = (0..index).filter(has).count();
+        if self.beside_attention() { mixers } else { mixers - self.recurrent_before(index) }
+    }
+
+    /// What layer `index` has, if not both halves.
+    fn half(&self, index: usize) -> Option<Half> {
+        self.halves.get(index).copied()
+    }
+
+    fn beside_attention(&self) -> bool {
+        self.mamba.as_ref().is_some_and(|mamba| mamba.beside_attention)
     }
 
     /// Number of layers with Mamba-2 before layer `index`.
@@ -398,21 +436,36 @@ impl Architecture for Decoder {
         }
         self.embedding_and_head.embed(batch, pass.x);
         for (index, layer) in self.layers.iter().enumerate() {
-            self.norm(layer.norm.as_deref(), &mut pass);
+            if !matches!(layer.mixer, Mixer::None) {
+                self.norm(layer.norm.as_deref(), &mut pass);
+            }
             match &layer.mixer {
+                Mixer::None => {}
                 Mixer::Attention(attention) => self.attention(attention, index, batch, &mut pass),
-                Mixer::Mamba2(mixer) => {
-                    if let Some(config) = self.config.recurrent(index) {
-                        let place = Place { layer: index, state: self.config.recurrent_before(index) };
-                        let [zxbcdt, xbc, y, normed] = pass.mamba.each_mut().map(|buffer| &mut **buffer);
-                        let mut pass = MixerPass { h: pass.h, zxbcdt, xbc, y, normed };
-                        mixer.apply(config, place, batch, |state| &mut state.recurrent, &mut pass);
-                    }
+                Mixer::Mamba2(mixer) => self.recurrence(mixer, index, batch, &mut pass),
+                Mixer::Both(both) => {
+                    let (attention, mixer) = &**both;
+                    pass.normed.copy_from_slice(pass.h);
+                    self.recurrence(mixer, index, batch, &mut pass);
+                    pass.normed.swap_with_slice(pass.h);
+                    self.attention(attention, index, batch, &mut pass);
+                    add(pass.h, pass.normed);
                 }
             }
-            self.add(layer.output_norm.as_deref(), &mut pass);
+            if !matches!(layer.mixer, Mixer::None) {
+                self.add(layer.output_norm.as_deref(), &mut pass);
+            }
+            if matches!(layer.feed, Feed::None) {
+                continue;
+            }
             self.norm(layer.feed_norm.as_deref(), &mut pass);
             match &layer.feed {
+                Feed::None => {}
+                Feed::Plain([up_proj, down_proj]) => {
+                    up_proj.apply(pass.h, rows, pass.up);
+                    pass.up.iter_mut().for_each(|x| *x = x.max(0.0).powi(2));
+                    down_proj.apply(pass.up, rows, pass.h);
+                }
                 Feed::Dense(gated) => self.gated(gated, d_feed, rows, &mut pass),
                 Feed::Experts(experts) => {
                     if let Some(config) = self.config.experts(index) {
@@ -433,7 +486,8 @@ impl Architecture for Decoder {
     fn ssm_stats(&self, state: &DecoderState, steps: &Steps, gains: Option<&DeltaGains>) -> Option<SsmStats> {
         let mixers = self.layers.iter().enumerate().filter_map(|(index, layer)| match &layer.mixer {
             Mixer::Mamba2(mixer) => Some((index, mixer)),
-            Mixer::Attention(_) => None,
+            Mixer::Both(both) => Some((index, &both.1)),
+            Mixer::Attention(_) | Mixer::None => None,
         });
         let config = &self.config.mamba.as_ref()?.config;
         Some(config.stats(mixers, &state.recurrent, steps, gains))
@@ -451,7 +505,7 @@ impl Decoder {
 
     /// Adds the output of a mixer or feed-forward network to the residual stream, normalised if there is a norm after it.
     fn add(&self, weight: Option<&[f32]>, pass: &mut Pass<'_>) {
-        let scale = self.config.residual_scale;
+        let factor = self.config.residual_scale;
         let out = match weight {
             Some(weight) => {
                 rms_norm(pass.h, weight, self.config.norm_epsilon, pass.normed);
@@ -459,8 +513,23 @@ impl Decoder {
             }
             None => &mut *pass.h,
         };
-        out.iter_mut().for_each(|out| *out *= scale);
+        scale(out, factor);
         add(pass.x, out);
+    }
+
+    /// Mamba-2 of layer `index`.
+    fn recurrence(
+        &self,
+        mixer: &mamba2::Mixer<OnCpu>,
+        index: usize,
+        batch: &mut [Segment<'_, DecoderState>],
+        pass: &mut Pass<'_>,
+    ) {
+        let Some(config) = self.config.recurrent(index) else { return };
+        let place = Place { layer: index, state: self.config.recurrent_before(index) };
+        let [zxbcdt, xbc, y, normed] = pass.mamba.each_mut().map(|buffer| &mut **buffer);
+        let mut pass = MixerPass { h: pass.h, zxbcdt, xbc, y, normed };
+        mixer.apply(config, place, batch, |state| &mut state.recurrent, &mut pass);
     }
 
     fn attention(
@@ -472,6 +541,9 @@ impl Decoder {
     ) {
         let DecoderConfig { d_model, heads, kv_heads, head_dim, norm_epsilon, .. } = self.config;
         let rows = pass.x.len() / d_model;
+        if let Some(multipliers) = &self.config.multipliers {
+            scale(pass.h, multipliers.attention_in);
+        }
         layer.v_proj.apply(pass.h, rows, pass.v);
         if let Some((q_norm, k_norm)) = &layer.qk_norms {
             layer.q_proj.apply(pass.h, rows, pass.y);
@@ -481,6 +553,9 @@ impl Decoder {
         } else {
             layer.q_proj.apply(pass.h, rows, pass.q);
             layer.k_proj.apply(pass.h, rows, pass.k);
+        }
+        if let Some(multipliers) = &self.config.multipliers {
+            scale(pass.k, multipliers.key);
         }
         if !self.config.without_rotary.get(index).copied().unwrap_or(false) {
             let (rotary, turns) = match &self.config.local_rotary {
@@ -511,10 +586,21 @@ impl Decoder {
             attend(&attention, q.split_off(..size).unwrap_or_default(), y.split_off_mut(..size).unwrap_or_default());
         }
         layer.o_proj.apply(pass.y, rows, pass.h);
+        if let Some(multipliers) = &self.config.multipliers {
+            scale(pass.h, multipliers.attention_out);
+        }
     }
 
     fn gated(&self, layer: &Gated<OnCpu>, d_feed: usize, rows: usize, pass: &mut Pass<'_>) {
-        layer.apply(self.config.activation, d_feed, rows, [&mut *pass.h, &mut *pass.gate, &mut *pass.up]);
+        let [h, gate, up] = [&mut *pass.h, &mut *pass.gate, &mut *pass.up];
+        layer.gate_proj.apply(h, rows, gate);
+        if let Some(multipliers) = &self.config.multipliers {
+            scale(gate, multipliers.gate);
+        }
+        layer.finish(self.config.activation, d_feed, rows, [&mut *h, gate, up]);
+        if let Some(multipliers) = &self.config.multipliers {
+            scale(h, multipliers.down);
+        }
     }
 }
 
@@ -522,10 +608,17 @@ impl Gated<OnCpu> {
     /// Replaces the rows of h by the output; `gate` and `up` are buffers, `[rows, d_feed]`.
     fn apply(&self, activation: Activation, d_feed: usize, rows: usize, [h, gate, up]: [&mut [f32]; 3]) {
         self.gate_proj.apply(h, rows, gate);
+        self.finish(activation, d_feed, rows, [h, gate, up]);
+    }
+
+    /// The rest of [`apply`](Self::apply), after the product of h and `gate_proj` in `gate`.
+    fn finish(&self, activation: Activation, d_feed: usize, rows: usize, [h, gate, up]: [&mut [f32]; 3]) {
         self.up_proj.apply(h, rows, up);
         match activation {
             Activation::Silu => silu_gate(Rows::new(gate, d_feed), d_feed, up),
             Activation::GeluTanh => gelu_tanh_gate(Rows::new(gate, d_feed), d_feed, up),
+            // Networks of this kind are `Feed::Plain`.
+            Activation::SquaredRelu => {}
         }
         self.down_proj.apply(up, rows, h);
     }

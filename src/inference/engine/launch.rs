@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use jiff::Timestamp;
+use loom_kernels::Dtype;
 use serde::Deserialize;
 
 use super::architecture::Architecture;
@@ -88,6 +89,19 @@ impl Launch<'_, '_> {
             Ok(config.network(embedding_and_head, layers))
         })
     }
+
+    /// Loads and starts a network of candle, which `load` makes of the weights.
+    pub(super) fn run_candle<A: Architecture>(
+        self,
+        load: impl FnOnce(&mut Weights<'_>) -> Result<A, LoadError>,
+    ) -> Result<Shared, LoadError> {
+        let Self { files, options } = self;
+        options.device.must_be_cpu("a model through candle")?;
+        if let Some(dtype) = options.dtype.filter(|dtype| *dtype != Dtype::F32) {
+            return Err(LoadError::Start(format!("candle reads weights as f32 here, not as {dtype}")));
+        }
+        files.start(options, load)
+    }
 }
 
 impl ModelFiles<'_> {
@@ -126,12 +140,14 @@ impl ModelFiles<'_> {
         let model = load(&mut self.weights)?;
         let (layers, vocabulary, window) = (model.layers(), model.vocabulary(), model.window());
         let delta = model.has_delta();
-        let (dtype, device_name) = (self.weights.dtype(), model.device_name());
+        let (device_name, provider) = (model.device_name(), model.provider());
+        let dtype = self.weights.dtype().or(provider.map(|_| Dtype::F32));
         let digest = {
             let (config, tokenizer) = (Digest::of(&self.config), Digest::of(&self.tokenizer));
             let (template, weights) = (template.identity(options.now), self.weights.finish()?);
+            let provider = provider.map(|provider| format!("provider {provider}\n")).unwrap_or_default();
             Digest::of(format!(
-                "config {config}\ntokenizer {tokenizer}\ntemplate {template}\nends {end_tokens:?} {stops:?}\nweights {weights}\n"
+                "config {config}\ntokenizer {tokenizer}\ntemplate {template}\nends {end_tokens:?} {stops:?}\nweights {weights}\n{provider}"
             ))
         };
         let engine = thread::start(model, digest, options.threads()?, options.budget)?;
@@ -141,6 +157,7 @@ impl ModelFiles<'_> {
             digest: Some(digest),
             dtype: dtype.map(|dtype| dtype.to_string()),
             device: Some(device_name),
+            provider: provider.map(str::to_owned),
             template: own.map(Digest::of),
             layers: Some(layers),
             vocabulary: Some(vocabulary),

@@ -19,6 +19,11 @@ pub(super) fn add(x: &mut [f32], y: &[f32]) {
     x.iter_mut().zip(y).for_each(|(x, y)| *x += y);
 }
 
+/// x *= factor.
+pub(super) fn scale(x: &mut [f32], factor: f32) {
+    x.iter_mut().for_each(|x| *x *= factor);
+}
+
 /// The part of a state that belongs to layer `index`; `len` numbers per layer.
 pub(super) fn layer_of<T>(state: &mut [T], index: usize, len: usize) -> &mut [T] {
     state.split_at_mut(index * len).1.split_at_mut(len).0

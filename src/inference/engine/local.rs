@@ -10,7 +10,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::admission::AdmissionPermit;
 use super::error::LoadError;
-use super::options::EngineOptions;
+use super::options::{EngineOptions, Provider};
 use super::prepare::{self, ReplyParts, continuation_bytes, prompt_bytes};
 use super::sequence::{Outcome, PreparedRequest, PromptInput, Task};
 use super::shared::Shared;
@@ -39,7 +39,8 @@ impl LocalModel {
     /// [`ModelError::Unavailable`] if an option is invalid (a malformed chat template, for example) or threads cannot
     /// be started.
     pub fn bundled(options: &EngineOptions) -> Result<Self, ModelError> {
-        Self::opened("bundled", || open::bundled(options))
+        let name = spec("bundled".to_owned(), options);
+        Self::opened(&name, || open::bundled(&name, options))
     }
 
     /// Opens a folder ([`from_dir`](Self::from_dir)) or a GGUF file ([`from_gguf`](Self::from_gguf)).
@@ -52,7 +53,7 @@ impl LocalModel {
         }
         match std::fs::metadata(path) {
             Ok(_) => Self::from_dir(path, options),
-            Err(error) => Err(LoadError::read(path.display(), error).of(&format!("local:{}", path.display()))),
+            Err(error) => Err(LoadError::read(path.display(), error).of(&local(path, options))),
         }
     }
 
@@ -61,7 +62,7 @@ impl LocalModel {
     /// # Errors
     /// [`ModelError::Unavailable`], which names the key or tensor that is wrong.
     pub fn from_gguf(path: &Path, options: &EngineOptions) -> Result<Self, ModelError> {
-        let name = format!("local:{}", path.display());
+        let name = local(path, options);
         Self::opened(&name, || open::gguf(&name, path, options))
     }
 
@@ -77,7 +78,7 @@ impl LocalModel {
     /// # Errors
     /// [`ModelError::Unavailable`], which names the file or tensor that is wrong.
     pub fn from_dir(path: &Path, options: &EngineOptions) -> Result<Self, ModelError> {
-        Self::named(&format!("local:{}", path.display()), path, options)
+        Self::named(&local(path, options), path, options)
     }
 
     /// Like [`from_dir`](Self::from_dir), under another display name (the source of the folder).
@@ -184,6 +185,19 @@ impl LanguageModel for LocalModel {
             }
             Ok(each)
         })
+    }
+}
+
+/// The spec string of a model on this machine.
+fn local(path: &Path, options: &EngineOptions) -> String {
+    spec(format!("local:{}", path.display()), options)
+}
+
+/// The spec string of a model that is `native` through Loom's own network.
+fn spec(native: String, options: &EngineOptions) -> String {
+    match options.provider {
+        Provider::Native => native,
+        Provider::Candle => format!("candle:{native}"),
     }
 }
 

@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use super::architecture::{Architecture, Segment};
 use super::embedding_and_head::{EmbeddingAndHead, EmbeddingDims, EmbeddingNames, Scales};
 use super::error::LoadError;
-use super::linear::{add, layer_of};
+use super::linear::{add, layer_of, scale};
 use super::logit_query::Scratch;
 use super::network::{NetworkConfig, SequenceMemory};
 use super::recurrent::{Convolution, EMBEDDING_NAMES, SsmState, StateDims, check_taps};
@@ -21,6 +21,7 @@ use crate::foundation::chat::{DeltaGains, LayerGains, SsmStats};
 
 /// Dimensions of a Mamba-2 (Dao and Gu 2024).
 #[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "each tells whether a tensor exists")]
 pub(super) struct Mamba2Config {
     pub(super) vocabulary: usize,
     pub(super) d_model: usize,
@@ -35,11 +36,34 @@ pub(super) struct Mamba2Config {
     pub(super) norm_epsilon: f32,
     /// Range that Δ is clamped to.
     pub(super) dt_limit: (f32, f32),
-    /// `in_proj` and `out_proj` have biases.
+    /// `in_proj` has a bias.
     pub(super) use_bias: bool,
+    /// `out_proj` has a bias.
+    pub(super) out_bias: bool,
     pub(super) use_conv_bias: bool,
+    pub(super) gated_norm: GatedNorm,
+    pub(super) scales: Option<MixerScales>,
     /// The head is the embedding table.
     pub(super) tied: bool,
+}
+
+/// Where the norm of a mixer's output is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum GatedNorm {
+    /// There is none.
+    None,
+    /// Before the gate multiplies the output.
+    BeforeGate,
+    AfterGate,
+}
+
+/// Factors inside a mixer.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct MixerScales {
+    pub(super) input: f32,
+    /// Of z, x, B, C and Δ, before the convolution.
+    pub(super) parts: [f32; 5],
+    pub(super) output: f32,
 }
 
 impl Mamba2Config {
@@ -83,7 +107,7 @@ pub(super) struct Mixer<S: Storage> {
     pub(super) a: S::Vector,
     pub(super) d: S::Vector,
     /// Weights of the norm of the gated output, which normalises each group of heads separately; `[d_inner]`.
-    pub(super) gated_norm: S::Vector,
+    pub(super) gated_norm: Option<S::Vector>,
     pub(super) out_proj: Linear<S>,
 }
 
@@ -133,7 +157,7 @@ impl<S: Storage> Mixer<S> {
         prefix: &str,
         scope: &mut Scope<'_, T>,
     ) -> Result<Self, LoadError> {
-        let &Mamba2Config { d_model, heads, d_conv, use_bias, use_conv_bias, .. } = config;
+        let &Mamba2Config { d_model, heads, d_conv, use_bias, out_bias, use_conv_bias, .. } = config;
         let (d_inner, convolved) = (config.d_inner(), config.d_convolved());
         let name = |part: &str| format!("{prefix}.{part}");
         Ok(Self {
@@ -142,8 +166,11 @@ impl<S: Storage> Mixer<S> {
             dt_bias: scope.vector((&name("dt_bias"), "ssm_dt.bias"), &[heads])?,
             a: scope.decay((&name("A_log"), "ssm_a"), &[heads])?,
             d: scope.vector((&name("D"), "ssm_d"), &[heads])?,
-            gated_norm: scope.norm((&name("norm"), "ssm_norm"), d_inner)?,
-            out_proj: scope.linear((&name("out_proj"), "ssm_out"), d_model, d_inner, use_bias)?,
+            gated_norm: match config.gated_norm {
+                GatedNorm::None => None,
+                _ => Some(scope.norm((&name("norm"), "ssm_norm"), d_inner)?),
+            },
+            out_proj: scope.linear((&name("out_proj"), "ssm_out"), d_model, d_inner, out_bias)?,
         })
     }
 }
@@ -229,6 +256,17 @@ impl Mamba2Config {
 }
 
 impl Mamba2Config {
+    /// Multiplies z, x, B, C and Δ by their factors, if there are any.
+    fn scale_parts(&self, zxbcdt: &mut [f32]) {
+        let Some(scales) = self.scales else { return };
+        let (inner, states) = (self.d_inner(), self.groups * self.d_state);
+        for mut row in zxbcdt.chunks_exact_mut(self.projected()) {
+            for (factor, width) in scales.parts.into_iter().zip([inner, inner, states, states, self.heads]) {
+                scale(row.split_off_mut(..width).unwrap_or_default(), factor);
+            }
+        }
+    }
+
     /// Widths of the buffers of a [`MixerPass`] after `h`.
     pub(super) fn mixer_widths(&self) -> [usize; 4] {
         [self.projected(), self.d_convolved(), self.d_inner(), self.d_inner()]
@@ -260,13 +298,33 @@ impl Mixer<OnCpu> {
     ) {
         let (d_inner, projected) = (config.d_inner(), config.projected());
         let rows: usize = batch.iter().map(|segment| segment.ids.len()).sum();
+        if let Some(scales) = config.scales {
+            scale(pass.h, scales.input);
+        }
         self.in_proj.apply(pass.h, rows, pass.zxbcdt);
+        config.scale_parts(pass.zxbcdt);
         let (_, xbc) = pass.zxbcdt.split_at(d_inner);
         self.conv.apply(batch, of, place.state, (xbc, projected), pass.xbc);
         self.scan(config, place, batch, of, pass);
-        silu_gate(Rows::new(pass.zxbcdt, projected), d_inner, pass.y);
-        self.norm_gated(config, pass);
+        let gate = Rows::new(pass.zxbcdt, projected);
+        match config.gated_norm {
+            GatedNorm::AfterGate => {
+                silu_gate(gate, d_inner, pass.y);
+                self.norm_groups(config, pass.y, pass.normed);
+            }
+            GatedNorm::BeforeGate => {
+                self.norm_groups(config, pass.y, pass.normed);
+                silu_gate(gate, d_inner, pass.normed);
+            }
+            GatedNorm::None => {
+                pass.normed.copy_from_slice(pass.y);
+                silu_gate(gate, d_inner, pass.normed);
+            }
+        }
         self.out_proj.apply(pass.normed, rows, pass.h);
+        if let Some(scales) = config.scales {
+            scale(pass.h, scales.output);
+        }
     }
 
     fn scan<S>(
@@ -313,10 +371,10 @@ impl Mixer<OnCpu> {
     }
 
     /// Normalises each group of heads separately.
-    fn norm_gated(&self, config: &Mamba2Config, pass: &mut MixerPass<'_>) {
+    fn norm_groups(&self, config: &Mamba2Config, y: &[f32], normed: &mut [f32]) {
         let width = config.d_inner() / config.groups;
-        let weights = self.gated_norm.chunks_exact(width).cycle();
-        for ((y, normed), weight) in pass.y.chunks_exact(width).zip(pass.normed.chunks_exact_mut(width)).zip(weights) {
+        let weights = self.gated_norm.iter().flat_map(|weight| weight.chunks_exact(width)).cycle();
+        for ((y, normed), weight) in y.chunks_exact(width).zip(normed.chunks_exact_mut(width)).zip(weights) {
             rms_norm(y, weight, config.norm_epsilon, normed);
         }
     }

@@ -1,7 +1,9 @@
 //! The supported model families, one file each. To add one, write its file, and name it here.
 
+mod bamba;
 mod bert;
 mod config_json;
+mod falcon_h1;
 mod falcon_mamba;
 mod gemma;
 mod granite;
@@ -9,6 +11,7 @@ mod llama;
 mod mamba;
 mod mamba2;
 mod mistral;
+mod nemotron_h;
 mod olmo2;
 mod phi3;
 mod qwen2;
@@ -23,6 +26,7 @@ pub(super) use self::config_json::standard_json;
 use self::config_json::{FILE, parse, unsupported};
 #[cfg(test)]
 pub(super) use self::mamba::parse_config as parse_mamba;
+use super::candle;
 use super::error::LoadError;
 use super::family::{Family, GgufFormat, ModelDescription};
 use super::network::{HasSize, ModelSize};
@@ -47,6 +51,9 @@ const FAMILIES: &[&Family] = &[
     &phi3::FAMILY,
     &granite::FAMILY,
     &granite::HYBRID,
+    &falcon_h1::FAMILY,
+    &bamba::FAMILY,
+    &nemotron_h::FAMILY,
 ];
 
 /// Supported formats of weights in a folder.
@@ -86,6 +93,11 @@ pub(super) fn parse_language_model(json: &str) -> Result<Box<dyn ModelDescriptio
     (find(&kind, false)?.parse)(json)
 }
 
+/// The size of the model that a `config.json` describes, as candle implements it.
+pub(super) fn parse_candle_size(json: &str) -> Result<(String, ModelSize), LoadError> {
+    Ok((parse::<Header>(json)?.model_type()?, candle::parse(json)?.size()?))
+}
+
 /// The size of the model that a `config.json` describes, quantised or not: a language model or an embedder.
 pub(super) fn parse_size(json: &str) -> Result<(String, ModelSize), LoadError> {
     let kind = parse::<Header>(json)?.model_type()?;
@@ -113,7 +125,14 @@ pub(super) fn gguf_format(architecture: &str) -> Result<(&'static str, &'static 
 
 fn find(model_type: &str, embedders: bool) -> Result<&'static Family, LoadError> {
     let known = FAMILIES.iter().find(|family| family.model_type == model_type);
-    known.copied().ok_or_else(|| unsupported(format!("the architecture `{model_type}`"), &supported(embedders)))
+    known.copied().ok_or_else(|| {
+        let through_candle = if candle::has(model_type) {
+            "; candle-transformers has it, with other properties (docs/MODELS.md): name the model `candle:local:DIR`"
+        } else {
+            ""
+        };
+        unsupported(format!("the architecture `{model_type}`"), &format!("{}{through_candle}", supported(embedders)))
+    })
 }
 
 /// Every supported `model_type`, with or without embedders.

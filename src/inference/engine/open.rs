@@ -5,19 +5,20 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::bundled::{self, Manifest};
+use super::candle;
 use super::error::LoadError;
 use super::family::ModelDescription;
 use super::gguf::{Gguf, Tensor};
 use super::launch::{Launch, ModelFiles};
 use super::models::{gguf_format, parse_language_model, standard_json};
-use super::options::EngineOptions;
+use super::options::{EngineOptions, Provider};
 use super::shared::Shared;
 use super::weights::{Weights, read_text};
 
 /// The model that is embedded in the program.
-pub(super) fn bundled(options: &EngineOptions) -> Result<Shared, LoadError> {
+pub(super) fn bundled(name: &str, options: &EngineOptions) -> Result<Shared, LoadError> {
     let files = ModelFiles {
-        name: "bundled".to_owned(),
+        name: name.to_owned(),
         config: standard_json(bundled::CONFIG),
         generation_config: Some(bundled::GENERATION_CONFIG.to_owned()),
         tokenizer: bundled::TOKENIZER.to_owned(),
@@ -64,6 +65,10 @@ fn template_in(json: &str) -> Result<String, LoadError> {
 
 /// A GGUF file.
 pub(super) fn gguf(name: &str, path: &Path, options: &EngineOptions) -> Result<Shared, LoadError> {
+    if options.provider == Provider::Candle {
+        let why = "candle reads folders in Hugging Face's layout here; open a GGUF file as `local:FILE`";
+        return Err(LoadError::malformed(path.display(), why));
+    }
     let (gguf, file) = Gguf::open(path)?;
     let ConvertedGguf { config, description, tensors } = convert(&gguf)?;
     let files = ModelFiles {
@@ -98,5 +103,9 @@ pub(super) fn convert(gguf: &Gguf) -> Result<ConvertedGguf, LoadError> {
 }
 
 fn open(files: ModelFiles<'_>, options: &EngineOptions) -> Result<Shared, LoadError> {
-    parse_language_model(&files.config)?.launch(Launch { files, options })
+    let description: Box<dyn ModelDescription> = match options.provider {
+        Provider::Native => parse_language_model(&files.config)?,
+        Provider::Candle => Box::new(candle::parse(&files.config)?),
+    };
+    description.launch(Launch { files, options })
 }

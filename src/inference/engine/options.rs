@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use loom_kernels::Dtype;
+use serde::Serialize;
 
 use super::admission::Budget;
 use super::device::Device;
@@ -24,6 +25,35 @@ pub struct EngineOptions {
     /// The type that matrices are packed in; by default that of the model's files (f16 is widened to f32). Another
     /// dtype gives other results.
     pub dtype: Option<Dtype>,
+    /// Whose implementation of the network is used.
+    pub provider: Provider,
+}
+
+/// Whose implementation of a network is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Provider {
+    /// Loom's own.
+    #[default]
+    Native,
+    /// candle-transformers: see [`limits`](Self::limits).
+    Candle,
+}
+
+impl Provider {
+    /// What does not hold that holds natively; nothing for [`Native`](Self::Native).
+    pub fn limits(self) -> &'static [&'static str] {
+        match self {
+            Self::Native => &[],
+            Self::Candle => &[
+                "weights and states are f32, from safetensors, on the CPU",
+                "sequences of a batch are read one after another, and scored rows token by token",
+                "the last bits of a result depend on how a sequence was read: at once, token by token, or resumed",
+                "there are no gains on Δ",
+                "the window is at most a sliding window, where the model has one",
+            ],
+        }
+    }
 }
 
 impl EngineOptions {

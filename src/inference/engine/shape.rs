@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::error::LoadError;
 use super::gguf::Gguf;
-use super::models::{gguf_format, parse_size, standard_json};
+use super::models::{gguf_format, parse_candle_size, parse_size, standard_json};
+use super::options::Provider;
 use super::tensors::MatrixCount;
 
 const FILE: &str = "config.json";
@@ -40,6 +41,14 @@ pub struct ModelShape {
     /// The type of matrices in its files, if the configuration states it; used if no dtype is requested.
     #[serde(skip)]
     pub stored: Option<Dtype>,
+    /// Whose implementation of the network this is about.
+    #[serde(skip_serializing_if = "is_native")]
+    pub provider: Provider,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the form that serde takes")]
+fn is_native(provider: &Provider) -> bool {
+    *provider == Provider::Native
 }
 
 /// The fields that do not depend on the family.
@@ -60,8 +69,19 @@ impl ModelShape {
     /// # Errors
     /// If it is not a configuration, or its architecture or a setting of it is not supported.
     pub fn parse(json: &str) -> Result<Self, LoadError> {
+        Self::parse_for(json, Provider::Native)
+    }
+
+    /// Like [`parse`](Self::parse), for the network of `provider`.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse).
+    pub fn parse_for(json: &str, provider: Provider) -> Result<Self, LoadError> {
         let json = standard_json(json);
-        let (architecture, size) = parse_size(&json)?;
+        let (architecture, size) = match provider {
+            Provider::Native => parse_size(&json)?,
+            Provider::Candle => parse_candle_size(&json)?,
+        };
         let common: Common = serde_json::from_str(&json).map_err(|error| LoadError::malformed(FILE, error))?;
         let matrices = size.parameters.matrices;
         let in_matrices = matrices.iter().fold(0u64, |sum, matrix| sum.saturating_add(matrix.parameters));
@@ -76,7 +96,9 @@ impl ModelShape {
             matrices,
             state_bytes: bytes(size.memory.state),
             cache_bytes_per_token: bytes(size.memory.cache_per_token),
+            provider,
             stored: match common.dtype.as_deref() {
+                _ if provider == Provider::Candle => Some(Dtype::F32),
                 Some("bfloat16") => Some(Dtype::Bf16),
                 Some("float32" | "float16") => Some(Dtype::F32),
                 _ => None,

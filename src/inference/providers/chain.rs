@@ -60,6 +60,7 @@ fn common_info<'a>(name: String, links: &(impl Iterator<Item = &'a ModelInfo> + 
         digest: Some(Digest::of(digests)),
         dtype: links.clone().next().and_then(|info| info.dtype.clone()),
         device: links.clone().next().and_then(|info| info.device.clone()),
+        provider: links.clone().find_map(|info| info.provider.clone()),
         // Each link has its own template; the digest covers them.
         template: None,
         layers: links.clone().next().and_then(|info| info.layers),

@@ -8,7 +8,7 @@ use super::catalog::catalog;
 use crate::foundation::base::limits::MODEL_JSON_BYTES_MAX;
 use crate::foundation::chat::{ModelError, ModelSpec};
 use crate::foundation::store::read_text;
-use crate::inference::engine::{Dtype, LoadError, ModelShape, available_memory, bundled};
+use crate::inference::engine::{Dtype, LoadError, ModelShape, Provider, available_memory, bundled};
 use crate::inference::remote::hub::{self, HubOptions};
 
 /// Tokens assumed for a sequence; the model's window if that is shorter.
@@ -81,11 +81,13 @@ impl ModelFacts {
         let wrong = |error: LoadError| unavailable(error.to_string());
         let facts = |origin, folder: Option<PathBuf>, commit, shape: ModelShape, licence| {
             let (context, available) = (context(&shape), available_memory());
-            let memory = Dtype::ALL.map(|dtype| WeightMemory {
+            let known = |dtype: &Dtype| shape.provider == Provider::Native || *dtype == Dtype::F32;
+            let memory = Dtype::ALL.into_iter().filter(known).map(|dtype| WeightMemory {
                 dtype,
                 weight_bytes: shape.weight_bytes(dtype),
                 fits: available.map(|available| shape.fits(dtype, context, available).is_ok()),
             });
+            let memory = memory.collect();
             let sequence_bytes = shape.sequence_bytes(context);
             Self {
                 spec: spec.to_string(),
@@ -94,19 +96,21 @@ impl ModelFacts {
                 commit,
                 shape,
                 licence,
-                memory: memory.to_vec(),
+                memory,
                 context_tokens: context,
                 sequence_bytes,
                 available_bytes: available,
             }
         };
-        match spec {
+        let (files, provider) = super::files(spec);
+        match files {
             ModelSpec::Bundled => {
                 let (config, licence) = bundled().map_err(wrong)?;
-                Ok(facts(FactsSource::Program, None, None, ModelShape::parse(config).map_err(wrong)?, licence))
+                let shape = ModelShape::parse_for(config, provider).map_err(wrong)?;
+                Ok(facts(FactsSource::Program, None, None, shape, licence))
             }
             ModelSpec::Local(path) => {
-                let shape = shape(path).map_err(wrong)?;
+                let shape = shape(path, provider).map_err(wrong)?;
                 Ok(facts(FactsSource::Folder, Some(path.clone()), None, shape, licence(path)))
             }
             ModelSpec::Hub { repo, revision } => {
@@ -116,17 +120,17 @@ impl ModelFacts {
                 let from_catalog = known.as_ref().and_then(|known| known.licence.clone());
                 match (here, known) {
                     (Some((folder, commit)), _) => {
-                        let shape = shape(&folder).map_err(wrong)?;
+                        let shape = shape(&folder, provider).map_err(wrong)?;
                         let licence = licence(&folder).or(from_catalog);
                         Ok(facts(FactsSource::Cache, Some(folder), Some(commit), shape, licence))
                     }
-                    (None, Some(known)) => {
+                    (None, Some(known)) if provider == Provider::Native => {
                         let mut shape = known.shape().map_err(wrong)?;
                         shape.window_tokens = shape.window_tokens.or(known.window_tokens);
                         Ok(facts(FactsSource::Catalog, None, None, shape, from_catalog))
                     }
-                    (None, None) => Err(unavailable(format!(
-                        "it is neither in the cache nor in the catalog: fetch it first, with `loom model fetch {spec}`"
+                    (None, _) => Err(unavailable(format!(
+                        "it is neither in the cache nor in the catalog: fetch it first, with `loom model fetch {files}`"
                     ))),
                 }
             }
@@ -144,14 +148,14 @@ pub(super) fn context(shape: &ModelShape) -> u64 {
 }
 
 /// The dims of the model in a folder or a GGUF file.
-pub(super) fn shape(folder: &Path) -> Result<ModelShape, LoadError> {
-    if folder.is_file() {
+pub(super) fn shape(folder: &Path, provider: Provider) -> Result<ModelShape, LoadError> {
+    if folder.is_file() && provider == Provider::Native {
         return ModelShape::of_gguf(folder);
     }
     let path = folder.join("config.json");
     let json = read_text(&path, MODEL_JSON_BYTES_MAX)
         .map_err(|error| LoadError::Read { file: path.display().to_string(), why: error.to_string() })?;
-    ModelShape::parse(&json)
+    ModelShape::parse_for(&json, provider)
 }
 
 /// The licence from the front matter of the model card.

@@ -11,10 +11,10 @@ use super::{Authorizer, AuthorizerError, AuthorizerSetup, RootMood};
 use crate::foundation::base::{Clock, SystemClock};
 use crate::foundation::chat::ModelChain;
 use crate::foundation::gate::{Budget, Categories, Category, Hosts, LedgerEntry, Rights, Scope};
-use crate::foundation::store::receipts::{Head, ReceiptKey, ReceiptLog, SharedLog};
+use crate::foundation::store::receipts::{Head, Receipt, ReceiptKey, ReceiptLog, SharedLog};
 use crate::foundation::store::{FileLock, RealDisk, open_regular};
 use crate::governance::memory::approval::ApprovalKey;
-use crate::governance::mood::{Mood, MoodProfiles, MoodState};
+use crate::governance::mood::{Mood, MoodEvent, MoodFacts, MoodProfiles, MoodState, begin_entry, step, step_entry};
 use crate::inference::providers;
 
 /// Duration of a command's lease; a server runs at most this long.
@@ -113,14 +113,31 @@ impl Authorizer {
         let profile = profiles.of(mood);
         let of_mood = opened.map_or_else(|| profile.rights().clone(), |category| profile.opened(category));
         let log = receipts.map(|(folder, if_locked)| open_log(folder, if_locked, clock.as_ref())).transpose()?;
-        if let Some(log) = &log {
-            let begun = json!({"command": command, "mood": mood.name(), "loom": env!("CARGO_PKG_VERSION")});
-            log.record(clock.now(), &[LedgerEntry::new("command.begun", begun)])?;
-        }
+        let mut state = MoodState::begin(mood);
+        let log = match log {
+            None => None,
+            Some((log, clean)) => {
+                let begun = json!({"command": command, "mood": mood.name(), "loom": env!("CARGO_PKG_VERSION")});
+                let mut entries = vec![LedgerEntry::new("command.begun", begun)];
+                if !clean {
+                    // The command before was killed. Its receipts have just been verified.
+                    let begun = MoodState::within(mood, MoodFacts::NONE);
+                    entries.push(begin_entry(&begun));
+                    state = begun.state;
+                    for event in [MoodEvent::Restarted, MoodEvent::Projected { consistent: true }] {
+                        let after = step(&state, &event);
+                        entries.push(step_entry(Some(&event), MoodFacts::NONE, &after));
+                        state = after.state;
+                    }
+                }
+                log.record(clock.now(), &entries)?;
+                Some(log)
+            }
+        };
         Self::open(AuthorizerSetup {
             work: command,
             log,
-            mood: MoodState::begin(mood),
+            mood: state,
             root_mood: RootMood::Renewed(of_mood),
             rights: Rights { budget: BUDGET, ..rights },
             lasts: LEASE_DURATION,
@@ -153,8 +170,8 @@ pub fn workspace_identity(folder: &Path) -> String {
     std::fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned()).display().to_string()
 }
 
-/// Opens the log in a folder.
-fn open_log(folder: &Path, if_locked: IfLocked, clock: &dyn Clock) -> Result<SharedLog, AuthorizerError> {
+/// Opens the log in a folder, and says whether the last command there ended cleanly.
+fn open_log(folder: &Path, if_locked: IfLocked, clock: &dyn Clock) -> Result<(SharedLog, bool), AuthorizerError> {
     std::fs::create_dir_all(folder).map_err(|error| AuthorizerError::Folder(folder.display().to_string(), error))?;
     if if_locked == IfLocked::Refuse
         && let Ok(lock) = open_regular(&folder.join(LOCK))
@@ -163,6 +180,11 @@ fn open_log(folder: &Path, if_locked: IfLocked, clock: &dyn Clock) -> Result<Sha
         return Err(AuthorizerError::Busy(folder.display().to_string()));
     }
     let key = Arc::new(ReceiptKey::open(&ReceiptKey::path()?)?);
-    let (log, _) = ReceiptLog::open(Arc::new(RealDisk::new(folder)), key, clock.now())?;
-    Ok(SharedLog::new(log))
+    let (log, opened) = ReceiptLog::open(Arc::new(RealDisk::new(folder)), key, clock.now())?;
+    let own = |receipt: &&Receipt| !["log.opened", "content.erased"].contains(&receipt.entry.kind.as_str());
+    let last = opened.receipts.iter().rfind(own);
+    // A run or a session keeps the moods of its own log.
+    let shared = opened.receipts.iter().any(|one| matches!(one.entry.kind.as_str(), "run.begun" | "session.begun"));
+    let clean = shared || last.is_none_or(|last| last.entry.kind.ends_with(".handed_off"));
+    Ok((SharedLog::new(log), clean))
 }

@@ -55,6 +55,8 @@ pub struct TranscriptScorer {
     pub rescore: bool,
     /// The configuration of imported conversations.
     pub config: Option<Arc<PersonaConfig>>,
+    /// The configuration whose persona the runs' transcripts are scored for, instead of their own. Needs a `reader`.
+    pub scored_as: Option<Arc<PersonaConfig>>,
     /// The persona's role in imported chat messages.
     pub persona: Role,
     /// The model that computes the likelihood scores instead of the persona's own.
@@ -231,6 +233,7 @@ impl TranscriptScorer {
             likelihood_set: LikelihoodSet::default(),
             rescore: false,
             config: None,
+            scored_as: None,
             rubrics: Vec::new(),
             persona: Role::Assistant,
             reader: None,
@@ -256,7 +259,10 @@ impl TranscriptScorer {
     async fn score_transcript(&self, path: &Path) -> Result<ScoredFile, ScoringError> {
         let mut transcript = read_transcript(path)?;
         let folder = path.parent().unwrap_or(Path::new(""));
-        let config = own_config(folder, &transcript)?;
+        let config = match &self.scored_as {
+            Some(config) => Ok(Arc::clone(config)),
+            None => own_config(folder, &transcript)?,
+        };
         let mut scored = ScoredFile::new(path, path, transcript.totals.timing.seconds);
         let input = self.judge_input(&transcript, config.as_deref().ok().or(self.config.as_deref()), None);
         let model = match &config {

@@ -8,6 +8,7 @@
 
 use unicode_segmentation::UnicodeSegmentation as _;
 
+use super::citations::{QUOTED, quoted};
 use super::first_person::{FirstPerson, uncapitalised};
 use super::prohibitions::excluded;
 use super::prompt::{DroppedItem, PromptBudget, PromptInputs, PromptSection};
@@ -420,6 +421,12 @@ fn context(config: &PersonaConfig, voice: &FirstPerson, budget: &PromptBudget) -
     items.extend(
         persona.knowledge_ceiling.iter().map(|text| rest(&format!("I know no more than this: {}", one_line(text)))),
     );
+    let decisions: Vec<_> = persona.decisions.iter().filter_map(quoted).collect();
+    if !decisions.is_empty() {
+        // Quoted as they are, not told in the first person.
+        let text = format!("{QUOTED} {}", decisions.join("; "));
+        items.push(budget.item(PromptSection::Context, Rank::Rest, &text));
+    }
     items.extend(config.safety.persona_note.iter().flat_map(|text| sentences(text)).map(|text| rest(&text)));
     items
 }

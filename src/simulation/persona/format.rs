@@ -32,6 +32,8 @@ config_record! {
         delta: Optional<Delta>,
         /// Whether the regulator's decisions are carried out.
         regulator: Optional<Regulator>,
+        /// The statements of the decisions that the persona cites. Loom writes them into the config of a run.
+        cited_decisions: Optional<Vec<Located<CitedDecision>>>,
         /// How the models think before they answer, by role.
         models: Optional<Models>,
     }
@@ -97,6 +99,17 @@ config_record! {
         recovery_behavior: Optional<String>,
         /// Trigger → response, for example `shown_empathy: "Briefly softens"`.
         emotional_responses: Optional<OpenMap<String>>,
+        /// Decisions of a governed memory, by id, such as `D-20260220-001`. The prompt quotes them as data. `--memory DIR`
+        /// names the memory.
+        decisions: Optional<Vec<Located<String>>>,
+    }
+
+    /// A decision that the config cites, as it was when the run began. Loom writes it into the config of a run.
+    pub(super) struct CitedDecision {
+        /// Its id.
+        id: Required<String>,
+        /// Its statement.
+        statement: Required<String>,
     }
 
     /// Name, age, background.

@@ -20,12 +20,13 @@ use serde_json::Value;
 pub(super) use self::template::check_template;
 use super::format;
 use super::spec::{
-    AdversaryKind, EndCondition, Evaluation, Interaction, Pattern, Persona, PersonaConfig, RegulatorConfig,
-    RoleThinking, Safety, ScoreConfig, ScoreName, Trajectory, TriggerSpeaker,
+    AdversaryKind, CitedDecision, EndCondition, Evaluation, Interaction, Pattern, Persona, PersonaConfig,
+    RegulatorConfig, RoleThinking, Safety, ScoreConfig, ScoreName, Trajectory, TriggerSpeaker,
 };
 use crate::foundation::base::{Digest, limits};
 use crate::foundation::chat::{ModelChain, Thinking};
 use crate::foundation::config::{Located, OpenMap, Problem, Problems, Span, nearest};
+use crate::governance::memory::id::{BlockId, BlockKind};
 
 /// The versions of the format that are understood.
 const VERSIONS: &[&str] = &["0.1.0"];
@@ -49,7 +50,7 @@ pub(super) fn config(
         Some(ceiling) => positive_share(ceiling, "intensity_ceiling", problems),
         None => Some(CEILING),
     };
-    let persona = file.persona.as_ref().and_then(|raw| persona(raw, problems));
+    let persona = file.persona.as_ref().and_then(|raw| persona(raw, file.cited_decisions.as_ref(), problems));
     let trajectory = file.trajectory.as_ref().and_then(|raw| trajectory::lower(raw, ceiling, problems));
     let names = Names::of(file);
     let interaction = interaction::lower(file.interaction.as_ref(), &names, problems);
@@ -118,7 +119,11 @@ impl<'f> Names<'f> {
     }
 }
 
-fn persona(raw: &format::Persona, problems: &mut Problems) -> Option<Persona> {
+fn persona(
+    raw: &format::Persona,
+    cited: Option<&Located<Vec<Located<format::CitedDecision>>>>,
+    problems: &mut Problems,
+) -> Option<Persona> {
     let identity = raw.identity.as_ref();
     let age = identity.and_then(|identity| identity.age.as_ref());
     if let Some(age) = age.filter(|age| age.value > AGE_MAX) {
@@ -139,7 +144,34 @@ fn persona(raw: &format::Persona, problems: &mut Problems) -> Option<Persona> {
         speech_patterns: texts(raw.speech_patterns.as_ref()),
         recovery_behavior: text(raw.recovery_behavior.as_ref()),
         emotional_responses: pairs(raw.emotional_responses.as_ref()),
+        decisions: decisions(raw, cited, problems),
     })
+}
+
+/// The cited decisions with their statements, as far as the config has them.
+fn decisions(
+    raw: &format::Persona,
+    cited: Option<&Located<Vec<Located<format::CitedDecision>>>>,
+    problems: &mut Problems,
+) -> Vec<CitedDecision> {
+    let mut statements: BTreeMap<&str, &str> = BTreeMap::new();
+    for decision in cited.into_iter().flat_map(|cited| &cited.value) {
+        if let (Some(id), Some(statement)) = (decision.id.as_ref(), decision.statement.as_ref()) {
+            statements.insert(id.as_str(), statement.as_str());
+        }
+    }
+    let mut found: Vec<CitedDecision> = Vec::new();
+    for id in raw.decisions.iter().flat_map(|ids| &ids.value) {
+        let known = BlockId::parse(id.trim()).is_some_and(|id| id.kind() == BlockKind::Decision);
+        if !known {
+            let problem = Problem::new(id.span.clone(), format!("`{}` is not the id of a decision", id.value));
+            problems.add(problem.help("such an id is `D-20260220-001`: `loom memory search` lists them"));
+            continue;
+        }
+        let statement = statements.get(id.trim()).map(|statement| (*statement).to_owned());
+        found.push(CitedDecision { id: id.trim().to_owned(), statement, span: id.span.clone() });
+    }
+    found
 }
 
 fn evaluation(raw: Option<&Located<format::Evaluation>>, problems: &mut Problems) -> Evaluation {

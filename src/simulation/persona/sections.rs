@@ -5,6 +5,7 @@
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, Value, context};
 
+use super::citations::{QUOTED, quoted};
 use super::prohibitions::excluded;
 use super::prompt::{PromptInputs, PromptSections};
 use super::wording::{one_line, sentence, spelled};
@@ -65,6 +66,8 @@ impl FullForm {
                 cognitive_style => persona.cognitive_style.as_deref().map(sentence),
                 speech_patterns => lines(&persona.speech_patterns),
                 recovery_behavior => persona.recovery_behavior.as_deref().map(sentence),
+                decisions => persona.decisions.iter().filter_map(quoted).collect::<Vec<_>>(),
+                quoted => QUOTED,
                 emotional_responses => persona.emotional_responses.iter()
                     .map(|(trigger, response)| (spelled(trigger), sentence(response))).collect::<Vec<_>>(),
             },

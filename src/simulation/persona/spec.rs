@@ -74,6 +74,19 @@ pub struct Persona {
     pub recovery_behavior: Option<String>,
     /// Trigger → response, in the file's order.
     pub emotional_responses: Vec<(String, String)>,
+    /// The decisions of a memory that its prompt quotes.
+    pub decisions: Vec<CitedDecision>,
+}
+
+/// A decision of a governed memory that a config cites.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CitedDecision {
+    /// Its id.
+    pub id: String,
+    /// Its statement; `None` until it was looked up in the memory.
+    pub statement: Option<String>,
+    /// Where the config cites it.
+    pub span: std::ops::Range<usize>,
 }
 
 /// Settings of the conversation and its monitors.

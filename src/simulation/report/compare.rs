@@ -99,6 +99,23 @@ pub struct DifferenceRow {
 }
 
 impl DifferenceRow {
+    /// One score compared by itself: its value in each rollout of two groups. The difference is that of the second mean
+    /// minus the first.
+    pub fn of(id: &str, a: &[Option<f64>], b: &[Option<f64>]) -> Self {
+        let values = a.iter().chain(b).copied().collect();
+        let stream = RngStream::root(0).child("compare", 0).child(id, 0);
+        let tested = compare_groups(&[values], a.len(), b.len(), &stream).into_iter().next().flatten();
+        let score = ScoreValues {
+            id: id.to_owned(),
+            dimension: None,
+            judge: None,
+            unreliable: None,
+            key: String::new(),
+            values: Vec::new(),
+        };
+        row(&score, None, a, b, tested, 1)
+    }
+
     /// Whether the folders differ in this score, after the correction for all scores. `None` where it cannot be told.
     pub fn differs(&self) -> Option<bool> {
         self.p_corrected.map(|p| p <= ALPHA)

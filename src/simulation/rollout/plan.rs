@@ -53,6 +53,12 @@ pub enum PlanError {
         /// The trajectory's mode.
         mode: &'static str,
     },
+    /// The configuration cites a decision whose statement is not known.
+    #[error("the configuration cites the decision {id}; name the memory that has it, with --memory DIR")]
+    Unquoted {
+        /// The decision.
+        id: String,
+    },
     /// A number is out of bounds.
     #[error("{what} must be from 1 to {max} ({limit}), not {value}")]
     Bounds {
@@ -144,8 +150,12 @@ impl RunPlan {
     /// Checks the numbers of turns and rollouts.
     ///
     /// # Errors
-    /// [`PlanError::Bounds`].
+    /// [`PlanError::Bounds`], [`PlanError::Unquoted`].
     pub(super) fn check(&self) -> Result<(), PlanError> {
+        let unquoted = self.config.persona.decisions.iter().find(|decision| decision.statement.is_none());
+        if let Some(decision) = unquoted {
+            return Err(PlanError::Unquoted { id: decision.id.clone() });
+        }
         bounded("the number of rollouts", self.rollouts, ROLLOUTS_MAX, "ROLLOUTS_MAX")?;
         bounded("the number of turns", self.turns, TURNS_MAX, "TURNS_MAX").map(|_| ())
     }

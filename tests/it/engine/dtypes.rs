@@ -85,11 +85,29 @@ fn a_gguf_equals_the_folder_it_was_made_from() {
     assert_eq!(open(&spec.into(), &OpenOptions::default()).unwrap().info().vocabulary, Some(40));
     let options = EngineOptions { threads: Some(1), ..EngineOptions::default() };
     super::parity::check_model(&LocalModel::from_path(&path, &options).unwrap(), &fixture("plain"));
-    for name in ["gemma2", "gemma3", "olmo2", "phi3", "granite", "qwen3-yarn", "qwen3-moe", "granite-hybrid"] {
+    let transformers = ["gemma2", "gemma3", "olmo2", "phi3", "granite", "qwen3-yarn", "qwen3-moe", "smollm3"];
+    let recurrent = ["granite-hybrid", "bamba", "falcon-h1", "nemotron-h", "mamba2"];
+    for name in transformers.iter().chain(&recurrent) {
         let path = fixture(&format!("../gguf/{name}.gguf"));
         super::parity::check_model(&LocalModel::from_path(&path, &options).unwrap(), &fixture(name));
     }
     // Experts, and a shared one; without rotary positions, which llama.cpp's hybrids never have.
     let path = fixture("../gguf/granite-hybrid-moe.gguf");
     super::parity::check_model(&LocalModel::from_path(&path, &options).unwrap(), &fixture("granite-hybrid-moe"));
+}
+
+#[test]
+fn a_falcon_mamba_in_gguf_has_the_norms_of_its_family() {
+    let ids: Vec<u32> = (0..40).map(|at| at * 7 % 40).collect();
+    let logprobs = |path: &std::path::Path| -> Vec<f32> {
+        let model = LocalModel::from_path(path, &EngineOptions::default()).unwrap();
+        let prompt = request(Prompt::Ids(ids[..1].to_vec()), Sampling::greedy());
+        score(&model, prompt, &ids[1..], 0).tokens.iter().map(|token| token.logprob.unwrap()).collect()
+    };
+    let furthest = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    // Files have no key for the epsilon of these norms: it is the default of `transformers`.
+    let folder = super::candle::changed("falcon-mamba", |config| config["mixer_rms_eps"] = 1e-6.into());
+    let (from_gguf, from_folder) = (logprobs(&fixture("../gguf/falcon-mamba.gguf")), logprobs(folder.path()));
+    assert!(furthest(&from_gguf, &from_folder) < 1e-4, "{from_gguf:?} {from_folder:?}");
+    assert!(furthest(&from_folder, &logprobs(&fixture("falcon-mamba"))) > 1e-3);
 }

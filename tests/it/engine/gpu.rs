@@ -132,6 +132,9 @@ fn families_with_parts_that_the_kernels_lack_are_refused() {
         ("granite", "multipliers"),
         ("qwen3-moe", "a mixture of experts"),
         ("granite-hybrid-moe", "a hybrid of attention and Mamba-2"),
+        ("falcon-h1", "a hybrid of attention and Mamba-2"),
+        ("nemotron-h", "a hybrid of attention and Mamba-2"),
+        ("bamba", "a hybrid of attention and Mamba-2"),
     ] {
         let refusal = on_gpu(name).err().expect(why);
         assert!(refusal.contains(why) && refusal.contains("use the device `cpu`"), "{name}: {refusal}");

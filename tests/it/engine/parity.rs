@@ -134,7 +134,7 @@ fn models_of_published_widths_agree_with_transformers() {
         }
         compared += 1;
     }
-    assert_eq!(compared, 14);
+    assert_eq!(compared, 15);
 }
 
 #[test]

@@ -7,9 +7,17 @@ use loom_agent::inference::engine::LocalModel;
 
 use super::{bits, bundled, complete, request, score, tiny};
 
-/// A Mamba-1, a Falcon Mamba, a Mamba-2, and a hybrid of Mamba-2 and attention.
+/// A Mamba-1, a Falcon Mamba, a Mamba-2, and hybrids of Mamba-2 and attention, in turn and side by side.
 fn models() -> Vec<LocalModel> {
-    vec![bundled(1), tiny("falcon-mamba"), tiny("mamba2"), tiny("granite-hybrid")]
+    vec![
+        bundled(1),
+        tiny("falcon-mamba"),
+        tiny("mamba2"),
+        tiny("granite-hybrid"),
+        tiny("falcon-h1"),
+        tiny("bamba"),
+        tiny("nemotron-h"),
+    ]
 }
 
 fn ids(model: &LocalModel, len: u32) -> Vec<TokenId> {

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use loom_agent::app::session::{Session, SessionError};
 use loom_agent::foundation::store::receipts::ReceiptKey;
@@ -30,7 +30,8 @@ struct Pair {
     lower: Vec<String>,
 }
 
-/// A judge behind a server that knows the order of the calibration's windows, and rates everything else by `likes`.
+/// A judge behind a server that knows the order of the calibration's windows, and rates everything else by `likes`. As
+/// `target` the server says something else each time, so that no two rollouts are the same.
 fn judge(runtime: &Runtime, likes: bool) -> (MockServer, String) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("configs/judging/calibration.yaml");
     let Calibration { pairs, equals } = serde_saphyr::from_str(&fs::read_to_string(file).unwrap()).unwrap();
@@ -38,8 +39,13 @@ fn judge(runtime: &Runtime, likes: bool) -> (MockServer, String) {
     let windows: Vec<(String, bool)> =
         pairs.iter().flat_map(|pair| [(pair.higher.join("\n"), true), (pair.lower.join("\n"), false)]).collect();
     let windows = Arc::new(windows);
+    let spoken = AtomicUsize::new(0);
     let answer = move |asked: &Request| {
         let body: Value = asked.body_json().unwrap();
+        if body["model"] == "target" {
+            let said = format!("And the step number {}?", spoken.fetch_add(1, Ordering::Relaxed));
+            return reply(&[(said.as_str(), &[(said.as_str(), 0.9)])]);
+        }
         let last = body["messages"].as_array().unwrap().last().unwrap()["content"].as_str().unwrap();
         let first = windows.iter().filter_map(|(window, higher)| Some((last.find(window)?, *higher))).min();
         let good = first.map_or(likes, |(_, higher)| higher);
@@ -74,9 +80,10 @@ fn reply(tokens: &[(&str, &[(&str, f64)])]) -> ResponseTemplate {
 
 fn start(root: &Path, judge: &str, output: &str, engagement: &str) -> Vec<String> {
     let script = |name: &str| format!("scripted:{}", root.join(name).display());
-    let models = [("--model", "model"), ("--persona-model", "persona"), ("--target", "target")];
+    let models = [("--model", "model"), ("--persona-model", "persona")];
+    let target = judge.replace("#judge", "#target");
     let own = ["session", "start", NEED, "--engagement", engagement, "--turns", "3", "--judge-model", judge];
-    let own = own.into_iter().chain(["--output", output]).map(str::to_owned);
+    let own = own.into_iter().chain(["--target", &target, "--output", output]).map(str::to_owned);
     own.chain(models.into_iter().flat_map(|(flag, name)| [flag.to_owned(), script(name)])).collect()
 }
 

@@ -105,6 +105,10 @@ pub(super) fn info(terminal: &mut Terminal, format: OutputFormat, facts: &ModelF
         ("licence", facts.licence.clone().unwrap_or_else(unknown)),
         ("commit", facts.commit.clone().unwrap_or_else(unknown)),
     ];
+    if !shape.provider.limits().is_empty() {
+        lines.push(("provider", "candle-transformers, in place of Loom's own network:".to_owned()));
+        lines.extend(shape.provider.limits().iter().map(|limit| ("", (*limit).to_owned())));
+    }
     let sequence = match (shape.state_bytes, shape.cache_bytes_per_token) {
         (0, 0) => "no state".to_owned(),
         (state, 0) => format!("{} each, independent of length", size(state)),

@@ -50,21 +50,22 @@ pub(super) async fn chat(
             let _place = chat.common.places.acquire().await.ok();
             let request = chat.common.request(Prompt::Chat(chat.messages.clone()), index);
             let mut reply = complete(shared, request, None::<(&Chunks, fn(&TokenLogprob) -> Flow)>).await?;
+            let thought = thought_tokens(&reply);
             if !chat.common.reports_tokens() {
                 reply.tokens = Vec::new();
+                reply.thought = None;
             }
-            Ok::<_, ApiError>(reply)
+            Ok::<_, ApiError>((reply, thought))
         }
     });
-    let replies = try_join_all(replies).await?;
+    let (replies, thoughts): (Vec<_>, Vec<_>) = try_join_all(replies).await?.into_iter().unzip();
     let used = prompt_usage(replies.iter().map(|reply| reply.usage));
     shared.metrics.used(used);
-    let thoughts: Vec<_> = replies.iter().map(thought_tokens).collect();
-    let usage = with_fields(usage(used), of_thoughts(&thoughts));
     let (chat, shared) = (&*chat, &*shared);
     let choice = |(index, reply)| Choice { chat, shared, index, reply };
     let choices = replies.iter().enumerate().map(choice).collect();
     let envelope = &chat.common.envelope(shared, "chat.completion");
+    let usage = with_fields(usage(used), of_thoughts(&thoughts));
     memory.respond(&Enveloped { envelope, fields: Answered { choices, usage } })
 }
 
@@ -188,36 +189,44 @@ impl Chat {
     /// The log-probabilities of tokens, if requested.
     fn logprobs(&self, tokens: &[TokenLogprob], shared: &Shared) -> Option<impl Serialize> {
         let content = Each(move || tokens.iter().map(|token| logprob(token, shared)));
-        self.logprobs.then_some(Logprobs { content, refusal: () })
+        self.logprobs.then(|| Logprobs { content, refusal: () })
     }
 
     /// The readings of tokens, if requested.
     fn readings(&self, tokens: &[TokenLogprob], shared: &Shared) -> Option<impl Serialize> {
-        let tokens = Each(move || tokens.iter().map(|token| token_json(token, shared.model.vocabulary())));
-        self.common.readings.then_some(Readings { tokens })
+        self.common.readings.then(|| Readings { tokens: all_readings(tokens, shared) })
     }
+
+    /// The readings of a reply: of its answer and, if it is returned, of its thought.
+    fn reply_readings(&self, reply: &Completion, shared: &Shared) -> Option<impl Serialize> {
+        let thought = reply.thought.as_ref().filter(|_| self.includes_thought);
+        let thought =
+            thought.map(|thought| ThoughtReadings { end: thought.end, tokens: all_readings(&thought.tokens, shared) });
+        self.common.readings.then(|| ReplyReadings { tokens: all_readings(&reply.tokens, shared), thought })
+    }
+}
+
+fn all_readings(tokens: &[TokenLogprob], shared: &Shared) -> impl Serialize {
+    Each(move || tokens.iter().map(|token| token_json(token, shared.model.vocabulary())))
+}
+
+#[derive(Serialize)]
+struct ReplyReadings<A, T> {
+    tokens: A,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thought: Option<T>,
+}
+
+#[derive(Serialize)]
+struct ThoughtReadings<T> {
+    end: ThoughtEnd,
+    tokens: T,
 }
 
 #[derive(Serialize)]
 struct Logprobs<L> {
     content: L,
     refusal: (),
-}
-
-/// The readings of a reply, with those of the thought before it.
-#[derive(Serialize)]
-struct ReplyReadings<A, T> {
-    #[serde(flatten)]
-    readings: A,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    thought: Option<ThoughtReadings<T>>,
-}
-
-#[derive(Serialize)]
-struct ThoughtReadings<T> {
-    end: ThoughtEnd,
-    #[serde(flatten)]
-    readings: T,
 }
 
 /// A choice of a response that is not streamed.
@@ -231,8 +240,7 @@ struct Choice<'a> {
 impl Serialize for Choice<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut message = json!({ "role": "assistant", "content": self.reply.message.content, "refusal": null });
-        let includes = self.chat.includes_thought;
-        if let Some(thought) = self.reply.message.thought.as_ref().filter(|_| includes) {
+        if let Some(thought) = self.reply.message.thought.as_ref().filter(|_| self.chat.includes_thought) {
             message = with_fields(message, json!({ "reasoning_content": thought.text }));
         }
         let mut choice = serializer.serialize_map(None)?;
@@ -240,12 +248,8 @@ impl Serialize for Choice<'_> {
         choice.serialize_entry("message", &message)?;
         choice.serialize_entry("logprobs", &self.chat.logprobs(&self.reply.tokens, self.shared))?;
         choice.serialize_entry("finish_reason", finish_reason(self.reply.finish))?;
-        if let Some(readings) = self.chat.readings(&self.reply.tokens, self.shared) {
-            let thought = self.reply.thought.as_ref().filter(|_| includes).and_then(|thought| {
-                let readings = self.chat.readings(&thought.tokens, self.shared)?;
-                Some(ThoughtReadings { end: thought.end, readings })
-            });
-            choice.serialize_entry("loom", &ReplyReadings { readings, thought })?;
+        if let Some(readings) = self.chat.reply_readings(self.reply, self.shared) {
+            choice.serialize_entry("loom", &readings)?;
         }
         choice.end()
     }

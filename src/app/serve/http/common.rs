@@ -88,7 +88,7 @@ impl CommonFields {
         }
         fields.take_neutral("logit_bias", &[])?;
         fields.ignore(&["user", "metadata", "safety_identifier", "prompt_cache_key"]);
-        let places = Semaphore::new(1);
+        let (places, thinking) = (Semaphore::new(1), Thinking::default());
         Ok(Self {
             n,
             stream,
@@ -96,7 +96,7 @@ impl CommonFields {
             seed,
             sampling,
             gains,
-            thinking: Thinking::default(),
+            thinking,
             readings,
             places,
             prompt_bytes: 0,

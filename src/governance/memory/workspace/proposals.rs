@@ -147,6 +147,24 @@ impl Workspace {
         Ok(ProposalRequest { ops: vec![op], risk: String::new(), evidence: vec![why], sources: vec![source] })
     }
 
+    /// Whether a decision with this statement exists or was proposed, whatever became of it.
+    ///
+    /// # Errors
+    /// If the workspace cannot be read.
+    pub fn is_offered(&self, statement: &str) -> Result<bool> {
+        let texts = self.texts()?;
+        let statement = capture::one_line(statement, usize::MAX);
+        let same = |block: &super::super::parse::Block<'_, '_>| {
+            block.id().kind() == BlockKind::Decision && block.value("Statement").is_some_and(|own| own == statement)
+        };
+        if texts.parse().blocks().any(|(_, block)| same(&block)) {
+            return Ok(true);
+        }
+        let proposed = plan::proposals(&texts);
+        let patches = proposed.iter().flat_map(|(_, proposal)| &proposal.ops).map(|op| Document::parse(&op.patch));
+        Ok(patches.into_iter().any(|patch| patch.blocks().any(|block| same(&block))))
+    }
+
     /// The effect of proposing `request`.
     pub fn propose_effect(request: &ProposalRequest) -> Effect {
         Effect::new(Category::MemoryPropose, format!("propose {}", Digest::of(format!("{request:?}"))))

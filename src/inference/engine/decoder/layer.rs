@@ -1,10 +1,10 @@
-//! The tensors of a decoder's layer: a mixer (attention, or Mamba-2 in hybrids) and a feed-forward network (dense, or a
+//! The tensors of a decoder's layer: a mixer (attention, in hybrids also Mamba-2) and a feed-forward network (dense, or a
 //! mixture of experts), with norms before or after each.
 
 use super::super::error::LoadError;
 use super::super::mamba2;
 use super::super::tensors::{Linear, Scope, Storage, TensorSource, Vector};
-use super::{DecoderConfig, ExpertsConfig, NormPlaces, QkNorms};
+use super::{Activation, DecoderConfig, ExpertsConfig, Half, NormPlaces, QkNorms};
 
 /// Names of a decoder's tensors. Pairs are names in safetensors and in GGUF, inside a layer and without `.weight`.
 #[derive(Debug, PartialEq)]
@@ -82,6 +82,9 @@ pub(in super::super) struct Layer<S: Storage> {
 pub(in super::super) enum Mixer<S: Storage> {
     Attention(Attention<S>),
     Mamba2(mamba2::Mixer<S>),
+    /// Both read the same input; their outputs are added.
+    Both(Box<(Attention<S>, mamba2::Mixer<S>)>),
+    None,
 }
 
 pub(in super::super) struct Attention<S: Storage> {
@@ -97,6 +100,9 @@ pub(in super::super) struct Attention<S: Storage> {
 pub(in super::super) enum Feed<S: Storage> {
     Dense(Gated<S>),
     Experts(Experts<S>),
+    /// Up and down, without a gate.
+    Plain([Linear<S>; 2]),
+    None,
 }
 
 /// A gated feed-forward network.
@@ -122,7 +128,8 @@ impl<S: Storage> Layer<S> {
         source: &mut T,
     ) -> Result<Self, LoadError> {
         let names = config.names;
-        let present = |prefix: &&&str| source.has(&format!("{prefix}.{index}.{}.weight", names.o_proj.0));
+        let marks = [names.o_proj.0, names.input_norm.0];
+        let present = |prefix: &&&str| marks.iter().any(|mark| source.has(&format!("{prefix}.{index}.{mark}.weight")));
         let prefix = names.layers.iter().find(present).or(names.layers.first()).copied().unwrap_or_default();
         let scope = &mut Scope::new(source, format!("{prefix}.{index}."), format!("blk.{index}."));
         let norm = |scope: &mut Scope<'_, T>, wanted: bool, name| {
@@ -130,16 +137,31 @@ impl<S: Storage> Layer<S> {
         };
         let before = config.norms != NormPlaces::After;
         let after = config.norms != NormPlaces::Before;
+        let half = config.half(index);
+        let (mixes, feeds) = (half != Some(Half::Feed), half != Some(Half::Mixer));
         Ok(Self {
-            norm: norm(scope, before, names.input_norm)?,
-            output_norm: norm(scope, after, names.output_norm)?,
+            norm: norm(scope, before && mixes, names.input_norm)?,
+            output_norm: norm(scope, after && mixes, names.output_norm)?,
             mixer: match config.recurrent(index) {
+                _ if !mixes => Mixer::None,
+                Some(mamba) if config.beside_attention() => {
+                    let attention = Attention::load(config, scope)?;
+                    Mixer::Both(Box::new((attention, mamba2::Mixer::load(mamba, names.mamba, scope)?)))
+                }
                 Some(mamba) => Mixer::Mamba2(mamba2::Mixer::load(mamba, names.mamba, scope)?),
                 None => Mixer::Attention(Attention::load(config, scope)?),
             },
-            feed_norm: norm(scope, before, names.feed_norm)?,
-            feed_output_norm: norm(scope, after, names.feed_output_norm)?,
+            feed_norm: norm(scope, before && feeds, names.feed_norm)?,
+            feed_output_norm: norm(scope, after && feeds, names.feed_output_norm)?,
             feed: match config.experts(index) {
+                _ if !feeds => Feed::None,
+                _ if config.activation == Activation::SquaredRelu => {
+                    let (d_feed, d_model, bias) = (config.d_feed, config.d_model, config.feed_bias);
+                    Feed::Plain([
+                        scope.linear(names.feed.up_proj, d_feed, d_model, bias)?,
+                        scope.linear(names.feed.down_proj, d_model, d_feed, bias)?,
+                    ])
+                }
                 Some(experts) => Feed::Experts(Experts::load(config, experts, scope)?),
                 None => {
                     Feed::Dense(Gated::load(&names.feed, [config.d_feed, config.d_model], config.feed_bias, scope)?)

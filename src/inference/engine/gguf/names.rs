@@ -64,7 +64,9 @@ impl GgufNames {
 
     /// Hugging Face's name and dims of the tensor `gguf`, and its heads if they have rotary positions.
     fn find(&self, gguf: &str) -> Option<(String, &[usize], Option<usize>)> {
-        let (hf, dims) = self.names.get(&pattern(gguf))?;
+        // llama.cpp's converter writes a norm of Falcon-H1 without `.weight`.
+        let named = |name: &str| self.names.get(&pattern(name));
+        let (hf, dims) = named(gguf).or_else(|| named(&format!("{gguf}.weight")))?;
         let number = split_number(gguf).map_or("", |(_, number, _)| number);
         Some((hf.replacen('#', number, 1), dims, self.rotary.get(hf).copied()))
     }

@@ -92,10 +92,11 @@ impl Mixer for Mamba2Config {
             dims: HeadDims { heads: h, head_dim: p, d_state: n, groups: g, least: dt_limit.0, most: dt_limit.1 },
         };
         gpu.head_scan(batch, &scan, slots.states.view(), y.view())?;
+        let without = || GpuError::new("a Mamba-2 without a gated norm");
         gpu.gated_rms_norm(
             y.view(),
             (zxbcdt.view(), projected),
-            layer.mixer.gated_norm.view(),
+            layer.mixer.gated_norm.as_ref().ok_or_else(without)?.view(),
             norm_epsilon,
             normed.view(),
             [rows, inner, groups],

@@ -3,7 +3,7 @@
 use super::super::family::{Family, boxed};
 use super::mamba::parse_config;
 
-/// Falcon Mamba. In GGUF it is a `mamba` with a flag, which is refused there.
+/// Falcon Mamba. In GGUF it is a `mamba` with a flag (`mamba.rs`).
 pub(super) const FAMILY: Family =
     Family { model_type: "falcon_mamba", parse: |json| parse_config(json, Some(1e-6)).map(boxed), gguf: None };
 

@@ -2,7 +2,7 @@
 //! 4 has layers of Mamba-2 in place of attention, mixtures of experts, or neither.
 
 use serde::Deserialize;
-use serde_json::{Value as Json, json};
+use serde_json::json;
 
 use super::super::decoder::{
     DecoderConfig, DecoderNames, ExpertNames, ExpertsConfig, FeedNames, Fused, MambaLayers, Weighting,
@@ -14,7 +14,7 @@ use super::super::gguf::Gguf;
 use super::super::gguf::config::ConfigFields;
 use super::config_json::{FILE, check_dims, check_factors, one, parse, with_defaults};
 use super::llama::{self, Defaults, LlamaFields, gguf_config};
-use super::mamba2::{self, Bound};
+use super::mamba2::{self, HybridFields};
 
 /// Granite 3, and in GGUF also Granite 4 without experts and Mamba-2. Its queries and keys are interleaved there.
 pub(super) const FAMILY: Family = Family {
@@ -92,23 +92,6 @@ fn shared() -> usize {
     1024
 }
 
-/// The fields about Mamba-2. Defaults are those of `transformers`.
-#[derive(Deserialize)]
-struct MambaFields {
-    hidden_size: usize,
-    rms_norm_eps: f32,
-    mamba_n_heads: usize,
-    mamba_n_groups: usize,
-    mamba_d_state: usize,
-    /// A number, or `auto`.
-    mamba_d_head: Json,
-    mamba_d_conv: usize,
-    mamba_expand: usize,
-    mamba_conv_bias: bool,
-    mamba_proj_bias: bool,
-    time_step_limit: Option<(Bound, Bound)>,
-}
-
 /// Names of the tensors. In GGUF, files without experts name the shared expert like a Llama's feed-forward network.
 const SHARED: FeedNames = FeedNames {
     gate_proj: ("shared_mlp.gate_proj", "ffn_gate_shexp"),
@@ -150,8 +133,9 @@ fn hybrid(json: &str) -> Result<DecoderConfig, LoadError> {
         check_dims(&[("num_local_experts", fields.num_local_experts)])?;
     }
     let mamba = if listed.contains(&true) {
-        let config = mamba(json, config.vocabulary, config.layers, config.tied)?;
-        Some(MambaLayers { config, listed })
+        let defaults = json!({"rms_norm_eps": 1e-6, "mamba_d_head": "auto"});
+        let config = HybridFields::parse(&with_defaults(json, defaults)?)?.config(&config)?;
+        Some(MambaLayers { config, listed, beside_attention: false })
     } else {
         None
     };
@@ -179,42 +163,6 @@ fn hybrid(json: &str) -> Result<DecoderConfig, LoadError> {
         names: &NAMES,
         ..config
     })
-}
-
-/// Mamba-2 of the hybrid.
-fn mamba(
-    json: &str,
-    vocabulary: usize,
-    layers: usize,
-    tied: bool,
-) -> Result<super::super::mamba2::Mamba2Config, LoadError> {
-    let defaults = json!({
-        "rms_norm_eps": 1e-6, "mamba_n_heads": 128, "mamba_n_groups": 1, "mamba_d_state": 256, "mamba_d_head": "auto",
-        "mamba_d_conv": 4, "mamba_expand": 2, "mamba_conv_bias": true, "mamba_proj_bias": false,
-    });
-    let fields: MambaFields = parse(&with_defaults(json, defaults)?)?;
-    let d_inner = fields.mamba_expand.saturating_mul(fields.hidden_size);
-    let head_dim = match &fields.mamba_d_head {
-        Json::Number(stated) => stated.as_u64().and_then(|stated| usize::try_from(stated).ok()).unwrap_or(0),
-        _ => d_inner / fields.mamba_n_heads.max(1),
-    };
-    mamba2::Dims {
-        vocabulary,
-        d_model: fields.hidden_size,
-        heads: fields.mamba_n_heads,
-        head_dim,
-        d_state: fields.mamba_d_state,
-        groups: fields.mamba_n_groups,
-        d_conv: fields.mamba_d_conv,
-        layers,
-        d_inner: d_inner as f64,
-        norm_epsilon: fields.rms_norm_eps,
-        time_step_limit: fields.time_step_limit,
-        use_bias: fields.mamba_proj_bias,
-        use_conv_bias: fields.mamba_conv_bias,
-        tied,
-    }
-    .config()
 }
 
 fn gguf_granite(gguf: &Gguf, config: &mut ConfigFields) -> Result<(), LoadError> {
@@ -247,17 +195,13 @@ fn gguf_hybrid(gguf: &Gguf, config: &mut ConfigFields) -> Result<(), LoadError> 
     config.set("num_experts_per_tok", number("expert_used_count")?);
     let shared = number("expert_shared_feed_forward_length")?;
     config.set("shared_intermediate_size", shared.or(number("feed_forward_length")?));
-    let (inner, mixers) = (number("ssm.inner_size")?, number("ssm.time_step_rank")?);
-    config.set("mamba_n_heads", mixers);
-    config.set("mamba_d_head", inner.zip(mixers).map(|(inner, heads)| inner / heads.max(1)));
-    let width = number("embedding_length")?;
-    config.set("mamba_expand", inner.zip(width).map(|(inner, width)| inner / width.max(1)));
-    config.set("mamba_n_groups", number("ssm.group_count")?);
-    config.set("mamba_d_state", number("ssm.state_size")?);
-    config.set("mamba_d_conv", number("ssm.conv_kernel")?);
-    config.set("mamba_conv_bias", Some(gguf.has_tensor_ending("ssm_conv1d.bias")));
-    config.set("mamba_proj_bias", Some(gguf.has_tensor_ending("ssm_in.bias")));
-    Ok(())
+    if gguf.float(&key("attention.scale"))?.is_none() {
+        // A Bamba, whose attention is scaled as usual.
+        let (width, heads) = (number("embedding_length")?, number("attention.head_count")?);
+        let head_dim = width.zip(heads).map(|(width, heads)| (width / heads.max(1)).max(1) as f64);
+        config.set("attention_multiplier", head_dim.map(|head_dim| 1.0 / head_dim.sqrt()));
+    }
+    mamba2::gguf_mixers(gguf, config)
 }
 
 #[cfg(test)]

@@ -189,6 +189,8 @@ impl LlamaFields {
             scales: Scales::ONE,
             experts: None,
             mamba: None,
+            multipliers: None,
+            halves: Vec::new(),
             qkv_bias: self.attention_bias,
             out_bias: self.attention_bias,
             feed_bias: false,

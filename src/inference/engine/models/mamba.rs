@@ -21,7 +21,8 @@ pub(super) const FAMILY: Family = Family {
 fn gguf_config(gguf: &Gguf, config: &mut ConfigFields) -> Result<(), LoadError> {
     let key = |name: &str| format!("mamba.{name}");
     if gguf.flag(&key("ssm.dt_b_c_rms"))? == Some(true) {
-        return Err(gguf.malformed("it is a Mamba with norms on Δ, B and C; use its safetensors instead"));
+        // A Falcon Mamba, which has norms on Δ, B and C without weights.
+        config.set("model_type", Some("falcon_mamba"));
     }
     let (width, inner) = (key("embedding_length"), key("ssm.inner_size"));
     let inner = gguf.need(&inner, gguf.number(&inner)?)? as f64;

@@ -1,15 +1,115 @@
 //! Mamba-2 (Dao and Gu 2024, arXiv:2405.21060), with weights in the layout of Hugging Face's `Mamba2ForCausalLM`.
 
 use serde::Deserialize;
+use serde_json::{Value as Json, json};
 
+use super::super::decoder::DecoderConfig;
 use super::super::error::LoadError;
-use super::super::family::{Family, boxed};
-use super::super::mamba2::Mamba2Config;
-use super::config_json::{FILE, check_dims, check_epsilon, check_silu, epsilon, four, parse, silu, two, yes};
+use super::super::family::{Family, GgufFormat, boxed};
+use super::super::gguf::Gguf;
+use super::super::gguf::config::ConfigFields;
+use super::super::mamba2::{GatedNorm, Mamba2Config};
+use super::config_json::{
+    FILE, check_dims, check_epsilon, check_silu, epsilon, four, parse, silu, two, with_defaults, yes,
+};
 
 /// Mamba-2.
-pub(super) const FAMILY: Family =
-    Family { model_type: "mamba2", parse: |json| parse_config(json).map(boxed), gguf: None };
+pub(super) const FAMILY: Family = Family {
+    model_type: "mamba2",
+    parse: |json| parse_config(json).map(boxed),
+    gguf: Some(GgufFormat { architecture: "mamba2", config: gguf_config, interleaved_rotary: false }),
+};
+
+/// The fields of `config.json` from the keys of a GGUF file.
+fn gguf_config(gguf: &Gguf, config: &mut ConfigFields) -> Result<(), LoadError> {
+    let key = |name: &str| format!("mamba2.{name}");
+    let needed = |name: &str| gguf.need(&key(name), gguf.number(&key(name))?);
+    let (inner, heads, width) = (needed("ssm.inner_size")?, needed("ssm.time_step_rank")?, needed("embedding_length")?);
+    config.set("num_heads", Some(heads));
+    config.set("head_dim", Some(inner / heads.max(1)));
+    config.set("expand", Some(inner as f64 / width.max(1) as f64));
+    config.set("n_groups", gguf.number(&key("ssm.group_count"))?);
+    config.set("state_size", gguf.number(&key("ssm.state_size"))?);
+    config.set("conv_kernel", gguf.number(&key("ssm.conv_kernel"))?);
+    config.set("layer_norm_epsilon", gguf.float(&key("attention.layer_norm_rms_epsilon"))?);
+    config.set("use_bias", Some(gguf.has_tensor_ending("ssm_in.bias")));
+    config.set("use_conv_bias", Some(gguf.has_tensor_ending("ssm_conv1d.bias")));
+    Ok(())
+}
+
+/// The fields about Mamba-2 of a hybrid's `config.json` from the keys of a GGUF file.
+pub(super) fn gguf_mixers(gguf: &Gguf, config: &mut ConfigFields) -> Result<(), LoadError> {
+    let architecture = gguf.architecture()?;
+    let number = |name: &str| gguf.number(&format!("{architecture}.{name}"));
+    let (inner, heads) = (number("ssm.inner_size")?, number("ssm.time_step_rank")?);
+    config.set("mamba_n_heads", heads);
+    config.set("mamba_d_head", inner.zip(heads).map(|(inner, heads)| inner / heads.max(1)));
+    config.set("mamba_d_ssm", inner);
+    config.set("mamba_n_groups", number("ssm.group_count")?);
+    config.set("mamba_d_state", number("ssm.state_size")?);
+    config.set("mamba_d_conv", number("ssm.conv_kernel")?);
+    config.set("mamba_conv_bias", Some(gguf.has_tensor_ending("ssm_conv1d.bias")));
+    config.set("mamba_proj_bias", Some(gguf.has_tensor_ending("ssm_in.bias")));
+    Ok(())
+}
+
+/// The fields about Mamba-2 in the `config.json` of a hybrid. Defaults are those of `transformers`.
+#[derive(Deserialize)]
+pub(super) struct HybridFields {
+    rms_norm_eps: f32,
+    mamba_n_heads: usize,
+    mamba_n_groups: usize,
+    mamba_d_state: usize,
+    /// A number, or `auto`.
+    mamba_d_head: Json,
+    mamba_d_conv: usize,
+    mamba_expand: usize,
+    /// The inner width, if it is stated instead of `mamba_expand`.
+    mamba_d_ssm: Option<usize>,
+    mamba_conv_bias: bool,
+    mamba_proj_bias: bool,
+    /// Of `out_proj`, if it is stated.
+    projectors_bias: Option<bool>,
+    time_step_limit: Option<(Bound, Bound)>,
+}
+
+impl HybridFields {
+    pub(super) fn parse(json: &str) -> Result<Self, LoadError> {
+        let defaults = json!({
+            "rms_norm_eps": 1e-5, "mamba_n_heads": 128, "mamba_n_groups": 1, "mamba_d_state": 256, "mamba_d_head": "auto",
+            "mamba_d_conv": 4, "mamba_expand": 2, "mamba_conv_bias": true, "mamba_proj_bias": false,
+        });
+        parse(&with_defaults(json, defaults)?)
+    }
+
+    /// Mamba-2 of a hybrid, the rest of which is `decoder`.
+    pub(super) fn config(self, decoder: &DecoderConfig) -> Result<Mamba2Config, LoadError> {
+        let &DecoderConfig { vocabulary, d_model, layers, tied, .. } = decoder;
+        let d_inner = self.mamba_d_ssm.unwrap_or(self.mamba_expand.saturating_mul(d_model));
+        let head_dim = match &self.mamba_d_head {
+            Json::Number(stated) => stated.as_u64().and_then(|stated| usize::try_from(stated).ok()).unwrap_or(0),
+            _ => d_inner / self.mamba_n_heads.max(1),
+        };
+        let config = Dims {
+            vocabulary,
+            d_model,
+            heads: self.mamba_n_heads,
+            head_dim,
+            d_state: self.mamba_d_state,
+            groups: self.mamba_n_groups,
+            d_conv: self.mamba_d_conv,
+            layers,
+            d_inner: d_inner as f64,
+            norm_epsilon: self.rms_norm_eps,
+            time_step_limit: self.time_step_limit,
+            use_bias: self.mamba_proj_bias,
+            use_conv_bias: self.mamba_conv_bias,
+            tied,
+        }
+        .config()?;
+        Ok(Mamba2Config { out_bias: self.projectors_bias.unwrap_or(config.use_bias), ..config })
+    }
+}
 
 /// Fields of the file. Defaults are those of `transformers`; `chunk_size` and `residual_in_fp32` have no effect here.
 #[derive(Deserialize)]
@@ -166,7 +266,10 @@ impl Dims {
             norm_epsilon,
             dt_limit,
             use_bias: self.use_bias,
+            out_bias: self.use_bias,
             use_conv_bias: self.use_conv_bias,
+            gated_norm: GatedNorm::AfterGate,
+            scales: None,
             tied: self.tied,
         })
     }

@@ -3,9 +3,9 @@
 use serde::Deserialize;
 
 use super::super::decoder::DecoderConfig;
-use super::super::family::{Family, boxed};
+use super::super::family::{Family, GgufFormat, boxed};
 use super::config_json::{check_dims, parse, unsupported, yes};
-use super::llama::{Defaults, LlamaFields};
+use super::llama::{Defaults, LlamaFields, gguf_config};
 
 /// `SmolLM3`.
 pub(super) const FAMILY: Family = Family {
@@ -26,7 +26,8 @@ pub(super) const FAMILY: Family = Family {
         };
         Ok(boxed(DecoderConfig { without_rotary, feed_bias: fields.mlp_bias, tied: own.tie_word_embeddings, ..config }))
     },
-    gguf: None,
+    // Files state no layers without rotary positions: llama.cpp, too, takes every fourth.
+    gguf: Some(GgufFormat { architecture: "smollm3", config: gguf_config, interleaved_rotary: true }),
 };
 
 /// The fields of `config.json` that are its own, or whose defaults differ from Llama's.

@@ -18,6 +18,8 @@ use crate::simulation::persona::Speaker;
 use crate::simulation::rollout::{Reliability, ScoreMethod};
 
 const CALIBRATION: &str = include_str!("../../../../configs/judging/calibration.yaml");
+/// Pairs of each rubric that are also shown together, in both orders: a preference for a place is one for all rubrics.
+const PREFERENCE_PAIRS: usize = 8;
 /// Bootstrap resamples per interval.
 const RESAMPLES: u32 = 2_000;
 
@@ -190,7 +192,11 @@ pub async fn check_judge(judge: &Judge) -> Result<JudgeCheck, JudgeCheckError> {
         }
     }
 
-    let each = set.pairs.iter().flat_map(|pair| {
+    let some_of = |rubric: &Rubric| {
+        let name = rubric.name.clone();
+        set.pairs.iter().filter(move |pair| pair.rubric == name).take(PREFERENCE_PAIRS)
+    };
+    let each = Rubric::standard().flat_map(some_of).flat_map(|pair| {
         let (higher, lower) = (window(&pair.higher).text(NAME), window(&pair.lower).text(NAME));
         let question = preference_question(&pair.rubric, pair.about.as_deref());
         [(higher.clone(), lower.clone()), (lower, higher)]
