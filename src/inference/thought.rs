@@ -149,10 +149,10 @@ impl ThoughtFormat {
             form.close.clone_into(&mut format.closing);
         }
         if format.markers.iter().any(|(marker, _)| marker == "<response>") {
-            format.closing = "\n</think>\n<response>".to_owned();
+            "\n</think>\n<response>".clone_into(&mut format.closing);
         }
         if format.markers.iter().any(|(marker, _)| marker == "<answer>") {
-            format.closing = "\n</think>\n<answer>\n".to_owned();
+            "\n</think>\n<answer>\n".clone_into(&mut format.closing);
         }
         Some(format)
     }
@@ -513,11 +513,11 @@ impl Divider {
     fn emit(&mut self, held: Held, pieces: &mut Vec<Piece>) {
         let Held { mut token, index, is_cut } = held;
         if self.trims && !token.text.is_empty() {
-            let text = token.text.trim_start();
-            if text.is_empty() {
+            let spaces = token.text.len() - token.text.trim_start().len();
+            token.text.drain(..spaces);
+            if token.text.is_empty() {
                 return;
             }
-            token.text = text.to_owned();
             self.trims = false;
         }
         let is_space = token.text.trim().is_empty();

@@ -225,10 +225,11 @@ impl Rendered<'_> {
             }
             // The template writes the thought as the model wrote it.
             let thought_ids = message.thought.as_ref().and_then(|thought| thought.ids.as_ref());
-            if let Some(all) = thought_ids.map(|before| [before, own_ids].map(|ids| &**ids).concat()) {
-                if let Some(rest) = text.strip_prefix(self.tokenizer.decode(&all).as_str()) {
-                    return Some((self.whole.get(range.start..opened)?, all, rest));
-                }
+            let all = thought_ids.map(|before| [before, own_ids].map(|ids| &**ids).concat());
+            if let Some(all) = all
+                && let Some(rest) = text.strip_prefix(self.tokenizer.decode(&all).as_str())
+            {
+                return Some((self.whole.get(range.start..opened)?, all, rest));
             }
         }
         // The template opens this turn in another way than before a reply: markers of thoughts are missing here, or stand

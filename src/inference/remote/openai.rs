@@ -44,9 +44,9 @@ struct Choice {
 #[derive(Deserialize)]
 struct Delta {
     content: Option<String>,
-    /// The thought, as vLLM, SGLang, llama.cpp and DeepSeek name it.
+    /// The thought, as vLLM and llama.cpp's server name it.
     reasoning_content: Option<String>,
-    /// The same, as OpenRouter and newer versions of vLLM name it.
+    /// The same, as newer versions of vLLM name it.
     reasoning: Option<String>,
     refusal: Option<String>,
 }

@@ -11,7 +11,7 @@ use super::transcript::{
 };
 use crate::foundation::base::RngStream;
 use crate::foundation::base::limits::REPLY_FAILURES_RETRIED_MAX;
-use crate::foundation::chat::{Completion, DeltaGains, Finish, Message, Snapshot, TokenLogprob};
+use crate::foundation::chat::{Completion, DeltaGains, Finish, Message, Snapshot, ThoughtTokens, TokenLogprob};
 use crate::simulation::persona::Speaker;
 
 /// The content recorded for a missing reply.
@@ -266,18 +266,7 @@ impl DraftRequest<'_> {
         if message.content.trim().is_empty() {
             message = Message::assistant(EMPTY_REPLY_STAND_IN);
         }
-        utterance.thought = thought.as_ref().map(|thought| {
-            let (confidence, confidence_basis) = listener.confidence_in_thought(&thought.tokens);
-            let of_message = message.thought.as_ref();
-            ThoughtRecord {
-                content: of_message.map(|thought| thought.text.clone()).unwrap_or_default(),
-                ids: of_message.and_then(|thought| thought.ids.as_deref()).map(<[_]>::to_vec),
-                end: thought.end,
-                tokens: TokenSummary::of(&thought.tokens),
-                confidence,
-                confidence_basis,
-            }
-        });
+        utterance.thought = thought.as_ref().map(|thought| thought_record(thought, &message, &listener));
         utterance.content.clone_from(&message.content);
         utterance.quality =
             Some(finish).filter(|&finish| finish != Finish::Refusal).and_then(|_| (self.quality)(&message.content));
@@ -293,6 +282,20 @@ impl DraftRequest<'_> {
         utterance.regulator = listener.record();
         let thought = thought.map(|thought| thought.tokens);
         DraftResult { utterance, events, message, snapshot, before, tokens, thought, listener }
+    }
+}
+
+/// The record of the thought before `message`.
+fn thought_record(thought: &ThoughtTokens, message: &Message, listener: &RegulatorListener) -> ThoughtRecord {
+    let (confidence, confidence_basis) = listener.confidence_in_thought(&thought.tokens);
+    let of_message = message.thought.as_ref();
+    ThoughtRecord {
+        content: of_message.map(|thought| thought.text.clone()).unwrap_or_default(),
+        ids: of_message.and_then(|thought| thought.ids.as_deref()).map(<[_]>::to_vec),
+        end: thought.end,
+        tokens: TokenSummary::of(&thought.tokens),
+        confidence,
+        confidence_basis,
     }
 }
 

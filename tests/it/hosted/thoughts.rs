@@ -1,7 +1,7 @@
 //! Hosted models that think: what the server sends apart is kept apart.
 
 use loom_agent::foundation::chat::{Flow, LanguageModel, Thinking, ThoughtEnd, TokenLogprob, TokenSink};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use wiremock::matchers::{body_partial_json, method};
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
@@ -29,19 +29,22 @@ impl TokenSink for Hears<'_> {
 
 async fn serving(chunks: &[Value]) -> MockServer {
     let server = MockServer::start().await;
-    let events: String = chunks.iter().map(|chunk| format!("data: {chunk}\n\n")).collect();
+    let events = chunks.iter().fold(String::new(), |events, chunk| events + &format!("data: {chunk}\n\n"));
     let reply = ResponseTemplate::new(200).set_body_raw(events + "data: [DONE]\n\n", "text/event-stream");
     Mock::given(method("POST")).respond_with(reply).mount(&server).await;
     server
 }
 
 fn delta(delta: Value) -> Value {
-    json!({ "choices": [{ "index": 0, "delta": delta }] })
+    let choice = Map::from_iter([("index".to_owned(), json!(0)), ("delta".to_owned(), delta)]);
+    json!({ "choices": [Value::Object(choice)] })
 }
 
 fn with_tokens(part: Value, tokens: &[(&str, f64)]) -> Value {
     let content: Vec<_> = tokens.iter().map(|(text, logprob)| json!({ "token": text, "logprob": logprob })).collect();
-    json!({ "choices": [{ "index": 0, "delta": part, "logprobs": { "content": content } }] })
+    let mut chunk = delta(part);
+    chunk["choices"][0]["logprobs"] = json!({ "content": content });
+    chunk
 }
 
 fn finish() -> Value {

@@ -280,6 +280,12 @@ async fn a_prompt_beyond_the_window_is_refused_on_every_path() {
             let mut body = body;
             body["model"] = json!("small");
             body["stream"] = json!(stream);
+            if stream && body["prompt"].is_array() && body["prompt"][0].is_string() {
+                // The other prompt's chunks have gone out; the error is the last event.
+                let text = server.post(path, &body).send().await.unwrap().text().await.unwrap();
+                assert!(text.contains("64 tokens") && text.contains("invalid_request_error"), "{text}");
+                continue;
+            }
             let (status, refusal) = server.answer(path, &body).await;
             let why = refusal["error"]["message"].as_str().unwrap();
             assert_eq!((status, why.contains("64")), (reqwest::StatusCode::BAD_REQUEST, true), "{path} {refusal}");

@@ -31,7 +31,8 @@ fn question() -> Value {
 }
 
 fn with(mut body: Value, fields: Value) -> Value {
-    body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    let Value::Object(fields) = fields else { panic!("not an object: {fields}") };
+    body.as_object_mut().unwrap().extend(fields);
     body
 }
 

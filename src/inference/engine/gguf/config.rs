@@ -58,7 +58,6 @@ impl Gguf {
         for key in ["tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"] {
             ends.extend(self.number(key)?.filter(|&id| id != NO_TOKEN));
         }
-        ends.extend(self.turn_ends()?);
         ends.sort_unstable();
         ends.dedup();
         Ok(if ends.is_empty() { json!({}) } else { json!({ "eos_token_id": ends }) }.to_string())

@@ -111,24 +111,13 @@ fn keys_that_mean_none_or_are_absent_are_read_as_llama_cpp_reads_them() {
 #[test]
 fn all_end_tokens_of_a_file_are_found() {
     let mut gguf = gguf("pieces.gguf");
-    let ends = |gguf: &Gguf| gguf.generation_config().unwrap();
-    let mut rename = |at: usize, name: &str, kind: i64| {
-        for (key, value) in [("tokens", Value::Text(name.to_owned())), ("token_type", Value::Signed(kind))] {
-            match gguf.keys.get_mut(&format!("tokenizer.ggml.{key}")) {
-                Some(Value::List(list)) => list[at] = value,
-                other => panic!("{other:?}"),
-            }
-        }
-        gguf.clone()
-    };
-    // A control token with such a name ends a turn; an ordinary piece with one does not.
-    assert_eq!(ends(&rename(260, "<end_of_turn>", 3)), r#"{"eos_token_id":[2,260]}"#);
-    assert_eq!(ends(&rename(261, "<|im_end|>", 1)), r#"{"eos_token_id":[2,260]}"#);
-    let mut gguf = rename(262, "<|end|>", 3);
-    assert_eq!(ends(&gguf), r#"{"eos_token_id":[2,260,262]}"#);
-    gguf.keys.insert("tokenizer.ggml.eom_token_id".to_owned(), Value::Unsigned(9));
+    for (key, id) in [("eom_token_id", 9), ("eot_token_id", 7), ("padding_token_id", 4)] {
+        gguf.keys.insert(format!("tokenizer.ggml.{key}"), Value::Unsigned(id));
+    }
+    assert_eq!(gguf.generation_config().unwrap(), r#"{"eos_token_id":[2,7,9]}"#);
+    // An end that means none.
     gguf.keys.insert("tokenizer.ggml.eot_token_id".to_owned(), Value::Unsigned(4_294_967_295));
-    assert_eq!(ends(&gguf), r#"{"eos_token_id":[2,9,260,262]}"#);
+    assert_eq!(gguf.generation_config().unwrap(), r#"{"eos_token_id":[2,9]}"#);
 }
 
 #[test]

@@ -23,19 +23,6 @@ const CONTROL: u64 = 3;
 const USER_DEFINED: u64 = 4;
 /// The id of a special token that there is none of: −1 as `u32`.
 pub(super) const NO_TOKEN: u64 = u32::MAX as u64;
-/// Control tokens that end a turn wherever a vocabulary has them, as in llama.cpp (`llama-vocab.cpp`): the keys of many
-/// files name one end only.
-const TURN_ENDS: [&str; 9] = [
-    "<|eot_id|>",
-    "<|eom_id|>",
-    "<|im_end|>",
-    "<|end|>",
-    "<|return|>",
-    "<|call|>",
-    "<end_of_turn>",
-    "<|endoftext|>",
-    "<|end_of_text|>",
-];
 /// `SentencePiece`'s symbol for a space.
 const SPACE: &str = "▁";
 
@@ -97,19 +84,6 @@ impl Gguf {
             config.insert("chat_template".to_owned(), template.into());
         }
         Ok(Json::Object(config).to_string())
-    }
-
-    /// The control tokens that end a turn by their names.
-    pub(super) fn turn_ends(&self) -> Result<Vec<u64>, LoadError> {
-        let tokens = self.tokens()?;
-        let kinds = self.list("tokenizer.ggml.token_type")?.unwrap_or_default();
-        // Between the channels of gpt-oss, `<|end|>` ends a part of a turn.
-        let has_channels = tokens.contains(&"<|return|>") && tokens.contains(&"<|call|>");
-        let ends = |at: usize, token: &str| {
-            kind_of(kinds, at) == CONTROL && TURN_ENDS.contains(&token) && !(has_channels && token == "<|end|>")
-        };
-        let ids = tokens.iter().enumerate().filter(|(at, token)| ends(*at, token));
-        Ok(ids.map(|(at, _)| at as u64).collect())
     }
 
     /// Whether llama.cpp puts BOS before a text where the file does not say.

@@ -100,7 +100,8 @@ impl ChatTemplate {
             }
             // A switch that would change nothing may be given to every model.
             let is_off = SWITCHES.contains(&name.as_str()) && arguments.get(name) == Some(&Value::Bool(false));
-            if !names.contains(name) && !(is_off && format.is_none()) {
+            let is_taken = names.contains(name) || (is_off && format.is_none());
+            if !is_taken {
                 let known: Vec<_> = names.iter().map(String::as_str).filter(|name| !OWN.contains(name)).collect();
                 let known: Vec<_> = known.into_iter().filter(|name| !SPECIAL.contains(name)).collect();
                 let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
