@@ -11,6 +11,7 @@ mod effect;
 mod figure;
 mod protocol;
 mod published;
+mod question;
 mod study;
 mod table;
 mod task;
@@ -21,7 +22,8 @@ pub use breaks::{BreakMetrics, BreakPlan, BreakStudy, BreaksError, ReadTurn, Ver
 pub use effect::{Effect, EffectError, PolicyMetrics, effect};
 pub use figure::reliability_figure;
 pub use protocol::Protocol;
+pub use question::{Likelihood, Question};
 pub use study::{EstimatorMetrics, MetricEstimate, Study, StudyError, StudySubject, VoteMetrics, fit};
 pub use table::{breaks_table, effect_table, table};
-pub use task::{BUILT_IN, Likelihood, Question, Task, TaskError, TaskItem};
+pub use task::{BUILT_IN, Task, TaskError, TaskItem};
 pub use vote::{Vote, VoteMethod};

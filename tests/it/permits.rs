@@ -55,10 +55,10 @@ fn a_turn_is_permitted_all_drafts_that_it_can_make() {
         .collect();
     // The banned phrase is in every draft, so all redrafts are used.
     assert_eq!(attempts, [11, 11]);
-    // One draft, ten redrafts, nine regenerations, a retry after a failure, the reading of the forbidden phrases, and a
-    // reading of what was said before an instruction that is replaced.
-    assert_eq!(permitted(dir.path(), 1), [23, 23]);
-    assert_eq!(permitted(dir.path(), 2), [3, 3]);
+    // One draft, ten redrafts, nine regenerations, a retry after a failure, the reading of the forbidden phrases,
+    // and two readings of what was said before: an instruction that is replaced, and a thought that is left out.
+    assert_eq!(permitted(dir.path(), 1), [24, 24]);
+    assert_eq!(permitted(dir.path(), 2), [4, 4]);
     let called = &receipts(dir.path(), "run.handed_off")[0]["models"];
     assert_eq!(
         (called["scripted:persona"]["calls"].as_u64(), called["scripted:target"]["calls"].as_u64()),

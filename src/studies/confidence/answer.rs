@@ -6,7 +6,8 @@ use std::time::Instant;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::Serialize;
 
-use super::task::{Likelihood, Question, Task, TaskItem};
+use super::question::{Likelihood, Question};
+use super::task::{Task, TaskItem};
 use super::vote::{Vote, votes};
 use crate::foundation::base::limits::ACTIVE_SEQUENCES_MAX;
 use crate::foundation::base::{Digest, RngStream};

@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 use super::protocol::Protocol;
-use super::task::{Likelihood, Question};
+use super::question::{Likelihood, Question};
 use crate::foundation::chat::Message;
 
 /// The letters of MMLU's choices.

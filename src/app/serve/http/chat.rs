@@ -189,7 +189,7 @@ impl Chat {
     /// The log-probabilities of tokens, if requested.
     fn logprobs(&self, tokens: &[TokenLogprob], shared: &Shared) -> Option<impl Serialize> {
         let content = Each(move || tokens.iter().map(|token| logprob(token, shared)));
-        self.logprobs.then(|| Logprobs { content, refusal: () })
+        self.logprobs.then_some(Logprobs { content, refusal: () })
     }
 
     /// The readings of tokens, if requested.
