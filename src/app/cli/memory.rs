@@ -9,9 +9,10 @@ use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use clap::{Subcommand, ValueEnum};
+use clap::Subcommand;
 use serde::Serialize;
 
+use super::output::OutputFormat;
 use super::{Exit, Failure, Terminal};
 use crate::foundation::base::{Clock, FixedClock, SystemClock};
 use crate::foundation::gate::{Effect, Permit};
@@ -99,19 +100,10 @@ struct Common {
     dir: Option<PathBuf>,
     /// The output format
     #[arg(long, value_enum, default_value_t)]
-    format: Format,
+    format: OutputFormat,
     /// The time to use instead of the present, for replays and tests
     #[arg(long, hide = true, value_name = "TIMESTAMP")]
     now: Option<jiff::Timestamp>,
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// For people
-    #[default]
-    Text,
-    /// For programs
-    Json,
 }
 
 /// Requests the permit for an effect.
@@ -189,8 +181,8 @@ impl Common {
         human: impl FnOnce(&mut Terminal) -> std::io::Result<()>,
     ) -> Result<(), Failure> {
         match self.format {
-            Format::Text => human(terminal)?,
-            Format::Json => {
+            OutputFormat::Text => human(terminal)?,
+            OutputFormat::Json => {
                 let text = serde_json::to_string_pretty(value).map_err(std::io::Error::other)?;
                 writeln!(terminal.out, "{text}")?;
             }

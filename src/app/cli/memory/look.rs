@@ -7,7 +7,8 @@ use clap::ValueEnum;
 use jiff::civil::Date;
 use serde_json::json;
 
-use super::{Common, Format, plural};
+use super::{Common, plural};
+use crate::app::cli::output::OutputFormat;
 use crate::app::cli::terminal::render;
 use crate::app::cli::{Exit, Failure, Terminal};
 use crate::foundation::chat::ModelSpec;
@@ -153,7 +154,7 @@ impl Search {
         } else {
             workspace.search_notes(&self.words, self.limit)?
         };
-        if self.common.format == Format::Json {
+        if self.common.format == OutputFormat::Json {
             let hits_json = hits.iter().map(|hit| json!(hit));
             let found: Vec<_> =
                 hits_json.chain(notes.iter().map(|note| json!({"kind": "note", "note": note}))).collect();
@@ -249,7 +250,7 @@ impl Export {
     pub(super) fn run(&self, terminal: &mut Terminal) -> Result<Exit, Failure> {
         let records = self.common.open(self.folder.as_ref())?.export()?;
         for record in &records {
-            if self.r#as == ExportFormat::Markdown && self.common.format == Format::Text {
+            if self.r#as == ExportFormat::Markdown && self.common.format == OutputFormat::Text {
                 writeln!(terminal.out, "{}\n", record.text.trim_end())?;
             } else {
                 writeln!(terminal.out, "{}", serde_json::to_string(record).map_err(std::io::Error::other)?)?;
