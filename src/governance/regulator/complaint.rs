@@ -3,6 +3,9 @@
 //!
 //! The phrases are those of a few languages. In any other, corrections have to be sent as events.
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
 /// How clearly a message complains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Complaint {
@@ -365,23 +368,24 @@ pub(super) fn complaint(message: &str) -> Complaint {
     if let Some(reported) = REPORTED.iter().filter_map(|word| text.find(word)).min() {
         text.truncate(reported);
     }
-    let text = HARMLESS.iter().fold(text, |text, word| {
-        ["you didn't ", "you did not ", "no ", "no, "]
-            .iter()
-            .fold(text, |text, before| text.replace(&format!("{before}{word}"), ""))
+    let text = ["you didn't ", "you did not ", "no ", "no, "].iter().fold(text, |text, before| {
+        if !text.contains(before) {
+            return text;
+        }
+        HARMLESS.iter().fold(text, |text, word| text.replace(&format!("{before}{word}"), ""))
     });
     let begun = text.trim_start();
     let opener: String = begun.chars().take_while(|c| c.is_alphabetic()).collect();
     let rest = begun.get(opener.len()..).unwrap_or_default();
     let alone = rest.trim_start().is_empty() || !rest.starts_with([' ', '\'']);
-    let content = has_any(&text, &CONTENT_USER);
-    let clear = has_any(&text, &CLEAR)
+    let content = CONTENT_USER_PHRASES.is_in(&text);
+    let clear = CLEAR_PHRASES.is_in(&text)
         || CLEAR_UNSPACED.iter().any(|phrase| text.contains(phrase))
         || alone && !content && CLEAR_OPENERS.contains(&opener.as_str());
     if clear {
         Complaint::Clear
     } else if !content
-        && (opener == "still" || opener == "wrong" && text.contains(" again") || has_any(&text, &POSSIBLE))
+        && (opener == "still" || opener == "wrong" && text.contains(" again") || POSSIBLE_PHRASES.is_in(&text))
     {
         Complaint::Possible
     } else if !content && REFUSALS.contains(&opener.as_str()) {
@@ -406,17 +410,35 @@ fn own_words(message: &str) -> String {
     text
 }
 
-/// Whether any phrase occurs at the bounds of words.
-fn has_any(text: &str, phrases: &[&str]) -> bool {
-    let mut inside = false;
-    text.char_indices().any(|(at, c)| {
-        let starts = c.is_alphanumeric() && !inside;
-        inside = c.is_alphanumeric() || c == '\'' && inside;
-        let rest = text.get(at..).unwrap_or_default();
-        let ends =
-            |phrase: &&str| rest.strip_prefix(*phrase).is_some_and(|after| !after.starts_with(char::is_alphanumeric));
-        starts && phrases.iter().any(ends)
-    })
+/// Phrases by their first letter, to be found at the beginnings of words.
+struct Phrases(HashMap<char, Vec<&'static str>>);
+
+static CLEAR_PHRASES: LazyLock<Phrases> = LazyLock::new(|| Phrases::new(&CLEAR));
+static POSSIBLE_PHRASES: LazyLock<Phrases> = LazyLock::new(|| Phrases::new(&POSSIBLE));
+static CONTENT_USER_PHRASES: LazyLock<Phrases> = LazyLock::new(|| Phrases::new(&CONTENT_USER));
+
+impl Phrases {
+    fn new(phrases: &[&'static str]) -> Self {
+        let mut by_letter: HashMap<char, Vec<&'static str>> = HashMap::new();
+        for phrase in phrases {
+            by_letter.entry(phrase.chars().next().unwrap_or_default()).or_default().push(phrase);
+        }
+        Self(by_letter)
+    }
+
+    /// Whether one of them is in `text`, from the beginning of a word to the end of one.
+    fn is_in(&self, text: &str) -> bool {
+        let mut inside = false;
+        text.char_indices().any(|(at, c)| {
+            let starts = c.is_alphanumeric() && !inside;
+            inside = c.is_alphanumeric() || c == '\'' && inside;
+            let rest = text.get(at..).unwrap_or_default();
+            let ends = |phrase: &&str| {
+                rest.strip_prefix(*phrase).is_some_and(|after| !after.starts_with(char::is_alphanumeric))
+            };
+            starts && self.0.get(&c).is_some_and(|phrases| phrases.iter().any(ends))
+        })
+    }
 }
 
 #[cfg(test)]

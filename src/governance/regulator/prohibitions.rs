@@ -901,9 +901,9 @@ fn is_verb(tokens: &[Token], at: usize) -> bool {
         || inflected && subjects.contains(&before)
 }
 
-/// Whether a stem is that of any of the words.
+/// Whether a stem is that of any of the words. A stem begins with the letter of its word.
 fn is_form_of(own: &str, words: &[&str]) -> bool {
-    words.iter().any(|word| stem(word) == own)
+    words.iter().any(|word| word.as_bytes().first() == own.as_bytes().first() && stem(word) == own)
 }
 
 /// A word without its inflection: light, and meant only for comparing two words.
