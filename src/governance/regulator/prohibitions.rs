@@ -472,11 +472,21 @@ pub(super) fn broken<'p>(prohibitions: &'p [Prohibition], sentence: &str) -> Opt
     if lower.trim_end().ends_with('?') || OFFERS.iter().any(|offer| lower.contains(offer)) {
         return None;
     }
+    if !prohibitions.iter().any(|prohibition| prohibition.may_be_broken(sentence, &lower, &tokens)) {
+        return None;
+    }
     let stems: Vec<String> = tokens.iter().map(|token| stem(&token.text)).collect();
     prohibitions.iter().find(|prohibition| prohibition.is_broken(sentence, &lower, &tokens, &stems))
 }
 
 impl Prohibition {
+    /// A cheap test that few sentences pass: the form, the code, or a word with the first letter of each of its own.
+    fn may_be_broken(&self, sentence: &str, lower: &str, tokens: &[Token]) -> bool {
+        let begins =
+            |wanted: &String| tokens.iter().any(|token| token.text.as_bytes().first() == wanted.as_bytes().first());
+        self.stems.iter().all(begins) || self.form(sentence) || self.code().iter().any(|code| lower.contains(code))
+    }
+
     fn is_broken(&self, sentence: &str, lower: &str, tokens: &[Token], stems: &[String]) -> bool {
         let denied = |at: usize| is_denied(sentence, tokens, at);
         if self.form(sentence) {
@@ -940,7 +950,7 @@ fn stem(word: &str) -> String {
         ("had", "hav"),
         ("has", "hav"),
     ];
-    let word = word.trim_end_matches("'s");
+    let word = word.strip_suffix("'s").unwrap_or(word);
     if let Some((_, stem)) = IRREGULAR.iter().find(|(form, _)| *form == word) {
         return (*stem).to_owned();
     }
