@@ -112,7 +112,7 @@ impl SweepReport {
     /// The settings as a Markdown table.
     pub fn table(&self) -> String {
         let mut text = String::from(
-            "| Gain | LayerSelection | Tokens | ΔNLL, nats/token | Perplexity | Entropy | KL | Top-1 agreement | Half-life, tokens | State norm | Distinct-2 |\n\
+            "| Gain | Layers | Tokens | ΔNLL, nats/token | Perplexity | Entropy | KL | Top-1 agreement | Half-life, tokens | State norm | Distinct-2 |\n\
              |---|---|---|---|---|---|---|---|---|---|---|\n",
         );
         for row in &self.rows {
