@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Output;
 
 use loom_agent::governance::regulator::{
     AnswerKind, Calibration, CalibrationScope, ConfidenceBasis, Estimates, Estimator, EstimatorReferences,
@@ -15,6 +16,17 @@ use crate::rollout::{ANNA, files};
 
 fn transcript(folder: &Path, run: &str) -> Transcript {
     read_transcript(&folder.join(run).join("rollout_000.json")).unwrap()
+}
+
+/// Resumes in `broken` what a kill in the third turn leaves of the run `whole`.
+fn resumed_after_a_kill(folder: &Path) -> Output {
+    let (whole, broken) = (folder.join("whole"), folder.join("broken"));
+    fs::create_dir(&broken).unwrap();
+    for file in ["run.json", "config.yaml"] {
+        fs::copy(whole.join(file), broken.join(file)).unwrap();
+    }
+    crate::run::cut(&whole.join("rollout_000.json"), &broken.join("rollout_000.partial.jsonl"), 2);
+    loom(folder, &["run", "--resume", "broken", "--no-score"])
 }
 
 #[test]
@@ -126,16 +138,9 @@ fn enforced_decisions_are_recorded_and_replayed_on_resume() {
     assert!(acts.iter().any(|done| matches!(done.act, InterventionKind::Regenerate { .. })), "{acts:?}");
     assert!(transcript(folder, "observe").turns.iter().all(|turn| turn.persona.interventions.is_empty()));
 
-    // The files after a kill in the third turn.
-    let broken = folder.join("broken");
-    fs::create_dir(&broken).unwrap();
-    for file in ["run.json", "config.yaml"] {
-        fs::copy(folder.join("whole").join(file), broken.join(file)).unwrap();
-    }
-    crate::run::cut(&folder.join("whole/rollout_000.json"), &broken.join("rollout_000.partial.jsonl"), 2);
-    let resumed = loom(folder, &["run", "--resume", "broken", "--no-score"]);
+    let resumed = resumed_after_a_kill(folder);
     assert_eq!(resumed.status.code(), enforced.status.code(), "{}", told(&resumed));
-    assert_eq!(files(&broken), files(&folder.join("whole")));
+    assert_eq!(files(&folder.join("broken")), files(&folder.join("whole")));
 }
 
 const CORRECTED: &str =
@@ -330,15 +335,9 @@ fn only_flagged_messages_are_sampled_again() {
     assert!(sampled > 0, "nothing was flagged");
 
     // A resumed run is the same.
-    let broken = folder.join("broken");
-    fs::create_dir(&broken).unwrap();
-    for file in ["run.json", "config.yaml"] {
-        fs::copy(folder.join("whole").join(file), broken.join(file)).unwrap();
-    }
-    crate::run::cut(&folder.join("whole/rollout_000.json"), &broken.join("rollout_000.partial.jsonl"), 2);
-    let resumed = loom(folder, &["run", "--resume", "broken", "--no-score"]);
+    let resumed = resumed_after_a_kill(folder);
     assert_eq!(resumed.status.code(), Some(0), "{}", told(&resumed));
-    assert_eq!(files(&broken), files(&folder.join("whole")));
+    assert_eq!(files(&folder.join("broken")), files(&folder.join("whole")));
 
     // Without the flag nothing is sampled, and the messages are the same.
     let output = loom(folder, &[&run[..run.len() - 1], &["--output", "plain"]].concat());

@@ -8,6 +8,7 @@
 //!
 //! Other languages are handled by [`negation`](super::negation).
 
+use std::cell::LazyCell;
 use std::ops::Range;
 
 /// A forbidden item.
@@ -472,22 +473,19 @@ pub(super) fn broken<'p>(prohibitions: &'p [Prohibition], sentence: &str) -> Opt
     if lower.trim_end().ends_with('?') || OFFERS.iter().any(|offer| lower.contains(offer)) {
         return None;
     }
-    if !prohibitions.iter().any(|prohibition| prohibition.may_be_broken(sentence, &lower, &tokens)) {
-        return None;
-    }
-    let stems: Vec<String> = tokens.iter().map(|token| stem(&token.text)).collect();
+    // Few sentences have the words of a prohibition, so that their stems are rarely needed.
+    let stems = LazyCell::new(|| tokens.iter().map(|token| stem(&token.text)).collect::<Vec<String>>());
     prohibitions.iter().find(|prohibition| prohibition.is_broken(sentence, &lower, &tokens, &stems))
 }
 
 impl Prohibition {
-    /// A cheap test that few sentences pass: the form, the code, or a word with the first letter of each of its own.
-    fn may_be_broken(&self, sentence: &str, lower: &str, tokens: &[Token]) -> bool {
-        let begins =
-            |wanted: &String| tokens.iter().any(|token| token.text.as_bytes().first() == wanted.as_bytes().first());
-        self.stems.iter().all(begins) || self.form(sentence) || self.code().iter().any(|code| lower.contains(code))
-    }
-
-    fn is_broken(&self, sentence: &str, lower: &str, tokens: &[Token], stems: &[String]) -> bool {
+    fn is_broken<F: FnOnce() -> Vec<String>>(
+        &self,
+        sentence: &str,
+        lower: &str,
+        tokens: &[Token],
+        stems: &LazyCell<Vec<String>, F>,
+    ) -> bool {
         let denied = |at: usize| is_denied(sentence, tokens, at);
         if self.form(sentence) {
             return true;
@@ -498,6 +496,12 @@ impl Prohibition {
             return !before
                 .into_iter()
                 .any(|token| DENIALS.contains(&token.text.as_str()) || token.text.ends_with("n't"));
+        }
+        // A stem begins with the letter of its word.
+        let begins =
+            |wanted: &String| tokens.iter().any(|token| token.text.as_bytes().first() == wanted.as_bytes().first());
+        if !self.stems.iter().all(begins) {
+            return false;
         }
         let Some(places) =
             self.stems.iter().map(|wanted| self.place(wanted, tokens, stems)).collect::<Option<Vec<usize>>>()

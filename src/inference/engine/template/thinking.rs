@@ -132,7 +132,7 @@ impl ChatTemplate {
         Ok(ChatSettings { arguments, on: on && format.is_some(), format, tokens_max: thinking.tokens_max })
     }
 
-    /// What is told of the model's thinking under `settings`; `None` for a model that does not think.
+    /// How the model thinks under `settings`, for its description; `None` for a model that does not think.
     pub(in crate::inference::engine) fn thinking_info(&self, settings: &ChatSettings) -> Option<ThinkingInfo> {
         let format = settings.format.as_ref().or(self.thinking.format.as_ref())?;
         let switch = self.thinking.switch.map(str::to_owned);
